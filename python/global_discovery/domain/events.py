@@ -1,0 +1,48 @@
+"""What is worth telling an operator, by name.
+
+The rooms below `serving` report events and do not know what becomes of them;
+`serving` turns each into one log line. The names are fixed and documented in
+docs/operating.md.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+
+
+class Event(Enum):
+    """The names of the log lines about state, and what each means."""
+
+    POOL_REGISTERED = "pool_registered"
+    """A pool entered the registrations."""
+    POOL_WITHDRAWN = "pool_withdrawn"
+    """The last share of a pool was withdrawn."""
+    POOL_LAPSED = "pool_lapsed"
+    """The last lease of a pool ended without a renewal."""
+    POOLS_LAPSED = "pools_lapsed"
+    """Many pools lapsed at once; told together."""
+    ALL_SHARES_WITHDRAWN = "all_shares_withdrawn"
+    """A caller ended every share of a pool."""
+    RELAYS_DISAGREE = "relays_disagree"
+    """Live relays of one pool register different content."""
+    RELAY_ID_NEEDED = "relay_id_needed"
+    """Callers that cannot be told apart alternate the content of one share."""
+    STALLED = "stalled"
+    """The process was stopped, suspended or blocked; leases are extended."""
+    LEASES_EXTENDED = "leases_extended"
+    """Leases were extended because the process could not listen."""
+    MASS_LAPSE_BEGAN = "mass_lapse_began"
+    """Most pools missed their heartbeats together; lapses are `unlisted` for two leases."""
+    MASS_LAPSE_ENDED = "mass_lapse_ended"
+    """The two leases are over."""
+    MARK_CHANGED = "mark_changed"
+    """The mark of a view, or its reasons, changed."""
+    NO_ROUTERS = "no_routers_configured"
+    """No router is configured; the list of routers is empty and exact."""
+
+
+Report = Callable[..., None]
+"""Called as `report(Event.STALLED, seconds=7.2)`; must not raise and must not block."""
+
+
+def ignore(event: Event, **fields: object) -> None:
+    """Reports to nobody."""

@@ -1,0 +1,64 @@
+"""The terms of a lease, what a relay's call carries, and what it is answered with."""
+
+from dataclasses import dataclass
+
+from global_discovery.domain.pool import PoolKey, Registration
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTerms:
+    """What every lease of this instance grants. Whole seconds."""
+
+    heartbeat_interval: int = 5
+    lease_duration: int = 15
+
+    @property
+    def overdue_after(self) -> float:
+        """A pool not renewed for longer than this has missed its heartbeat."""
+        return (self.heartbeat_interval + self.lease_duration) / 2
+
+    @property
+    def withdrawn_memory(self) -> float:
+        """How long a withdrawn lease id is remembered, in seconds."""
+        return 10.0 * self.lease_duration
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """One RegisterPool or `POST /pools`."""
+
+    registration: Registration
+    caller: str
+    """The caller's address in its canonical form, or whatever names the peer."""
+    relay_id: str = ""
+    lease_id: str = ""
+    sequence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """What a heartbeat is answered with."""
+
+    lease_id: str
+    terms: LeaseTerms
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """One DeregisterPool or `DELETE /pools/...`: the share is the first that is given."""
+
+    key: PoolKey
+    caller: str
+    lease_ids: tuple[str, ...] = ()
+    relay_id: str = ""
+    relays: tuple[str, ...] = ()
+    all_shares: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Renewals:
+    """What became of a batch of renewals; ids in neither list were renewed."""
+
+    unknown: list[str]
+    not_stored: list[str]
+    retry_after: float

@@ -1,0 +1,93 @@
+"""What both faces serve from: one registrar, one view of pools, one of routers."""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from global_discovery import __version__
+from global_discovery.domain.clock import Clock, SystemClock
+from global_discovery.domain.completeness import Mark
+from global_discovery.domain.events import Event, Report, ignore
+from global_discovery.domain.lease import LeaseTerms
+from global_discovery.domain.pool import Pool, Router
+from global_discovery.serving import wire
+from global_discovery.sources.registrar import Registrar
+from global_discovery.sources.registrations import Registrations
+from global_discovery.sources.routers import ConfiguredRouters
+from global_discovery.storage.store import RegistrationStore
+from global_discovery.view.fanout import DEFAULT_WRITE_SECONDS, STREAM_AGE_SECONDS, FanOut
+from global_discovery.view.pages import Pages
+from global_discovery.view.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class CoreSettings:
+    """What the core is built from."""
+
+    terms: LeaseTerms = field(default_factory=LeaseTerms)
+    routers: Sequence[Router] = ()
+    mass_lapse_protection: bool = True
+    slow_watcher_seconds: float = DEFAULT_WRITE_SECONDS
+    stream_age: tuple[float, float] = STREAM_AGE_SECONDS
+    pool_discovery: str = "registrations"
+    version: str = __version__
+    instance_id: str = field(default_factory=lambda: secrets.token_hex(8))
+
+
+class Core:
+    """The service without its faces. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        settings: CoreSettings,
+        store: RegistrationStore,
+        *,
+        clock: Clock | None = None,
+        report: Report = ignore,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        """Takes calls once its registrar is open; `tick` must be called all the while."""
+        self.settings = settings
+        self.clock = clock or SystemClock()
+        self.registrations = Registrations(
+            terms=settings.terms,
+            clock=self.clock,
+            report=report,
+            mass_lapse_protection=settings.mass_lapse_protection,
+        )
+        self.storage = store.name
+        self.registrar = Registrar(self.registrations, store, report)
+        self.pools: View[Pool] = View(
+            self.registrations, mark_changed=_mark_reporter(report, "pools")
+        )
+        self.routers: View[Router] = View(
+            ConfiguredRouters(settings.routers), process=self.pools.process
+        )
+        if not settings.routers:
+            report(Event.NO_ROUTERS)
+        limits = {"write_seconds": settings.slow_watcher_seconds}
+        self.pool_watchers = FanOut(
+            self.pools, wire.POOLS, stream_age=settings.stream_age, loop=loop, **limits
+        )
+        self.router_watchers = FanOut(
+            self.routers, wire.ROUTERS, stream_age=settings.stream_age, loop=loop, **limits
+        )
+        self.pool_pages = Pages(
+            self.pools, clock=self.clock, size_of=lambda entry: len(wire.pool_field(entry))
+        )
+        self.router_pages = Pages(
+            self.routers, clock=self.clock, size_of=lambda entry: len(wire.router_field(entry))
+        )
+
+    def tick(self) -> bool:
+        """See Registrations.tick."""
+        return self.registrations.tick()
+
+
+def _mark_reporter(report: Report, view: str) -> Callable[[Mark], None]:
+    def changed(mark: Mark) -> None:
+        reasons = sorted(reason.value for reason in mark.reasons)
+        report(Event.MARK_CHANGED, view=view, complete=mark.exact, reasons=reasons)
+
+    return changed

@@ -1,0 +1,1 @@
+"""The gRPC face: PoolDiscoveryService, health, reflection, and the server's options."""

@@ -1,0 +1,62 @@
+"""The gRPC server: its options, and what runs on its port.
+
+Each option has a reason, and none is left out because it is the default by
+accident; docs/operating.md explains the numbers to operators.
+"""
+
+import grpc
+from grpc_health.v1 import health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from global_discovery.serving.grpc.health import Health
+from global_discovery.serving.grpc.service import SERVICE, PoolDiscovery
+
+MAX_MESSAGE_BYTES = 1024 * 1024
+MAX_METADATA_BYTES = 8 * 1024
+CONNECTION_AGE_SECONDS = 1800
+CONNECTION_GRACE_SECONDS = 900
+"""Longer than any stream may live, so that connections never end a stream."""
+
+OPTIONS: list[tuple[str, int]] = [
+    # A second process on the port must fail, not take half of the connections.
+    ("grpc.so_reuseport", 0),
+    # A dead peer is found within 30 s, also while its channel is idle.
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.ping_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    # Clients may ping every 5 s (the name with `recv` is ignored by gRPC).
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    # Connections are renewed, so that a new instance gets its share of them.
+    ("grpc.max_connection_age_ms", CONNECTION_AGE_SECONDS * 1000),
+    ("grpc.max_connection_age_grace_ms", CONNECTION_GRACE_SECONDS * 1000),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_metadata_size", MAX_METADATA_BYTES),
+    ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
+]
+
+
+class GrpcFace:
+    """The gRPC server on one address."""
+
+    def __init__(self, service: PoolDiscovery, address: str) -> None:
+        """Binds the address. Raises OSError when it cannot."""
+        self._server = grpc.aio.server(options=OPTIONS)
+        self.health = Health([SERVICE])
+        health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)
+        self._server.add_generic_rpc_handlers((service.handlers(),))
+        names = (SERVICE, "grpc.health.v1.Health", reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, self._server)
+        try:
+            self.port = self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {address} for gRPC") from error
+
+    async def start(self) -> None:
+        """Takes connections."""
+        await self._server.start()
+
+    async def stop(self, grace: float) -> None:
+        """Takes no more calls, and waits for those under way for at most `grace` seconds."""
+        await self._server.stop(grace)

@@ -1,0 +1,143 @@
+"""What `GET /metrics` shows, with label sets that cannot grow.
+
+Labels have values from fixed sets only: methods, routes, codes, reasons. Nothing
+that a caller can make up - a key, a path, an address - is ever a label. Figures
+that exist anyway are read when they are asked for, not counted twice.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from global_discovery.domain.completeness import Reason
+from global_discovery.serving.core import Core
+from global_discovery.view.fanout import FanOut
+
+_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
+PREFIX = "global_discovery_"
+
+
+class CallMetrics:
+    """Counts calls of both faces by method and code."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Registers its metrics once."""
+        self._calls = Counter(
+            PREFIX + "calls", "Calls answered.", ["face", "method", "code"], registry=registry
+        )
+        self._seconds = Histogram(
+            PREFIX + "call_seconds",
+            "How long unary calls took.",
+            ["face", "method"],
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self._rejected = Counter(
+            PREFIX + "rejections",
+            "Calls that were refused, by fixed reason.",
+            ["face", "reason"],
+            registry=registry,
+        )
+        self._counted: dict[tuple[str, str, str], Counter] = {}
+        self._timed: dict[tuple[str, str], Histogram] = {}
+
+    def answered(self, face: str, method: str, code: str, seconds: float | None) -> None:
+        """One call; `seconds` is None for streams."""
+        name = (face, method, code)
+        counter = self._counted.get(name)
+        if counter is None:
+            counter = self._counted[name] = self._calls.labels(*name)
+        counter.inc()
+        if seconds is not None:
+            timed = self._timed.get(name[:2])
+            if timed is None:
+                timed = self._timed[name[:2]] = self._seconds.labels(face, method)
+            timed.observe(seconds)
+
+    def refused(self, face: str, reason: str) -> None:
+        """One refusal; `reason` is one of the fixed ones."""
+        self._rejected.labels(face, reason).inc()
+
+
+class LoopLag:
+    """How late the loop runs what is due: the newest figure and the largest since the start."""
+
+    def __init__(self) -> None:
+        """Nothing seen yet."""
+        self.last = 0.0
+        self.largest = 0.0
+
+    def seen(self, seconds: float) -> None:
+        """One late wake-up, in seconds."""
+        self.last = max(seconds, 0.0)
+        self.largest = max(self.largest, self.last)
+
+
+class CoreCollector(Collector):
+    """Reads the core's own figures at each scrape."""
+
+    def __init__(self, core: Core, lag: LoopLag) -> None:
+        """Reads only."""
+        self._core = core
+        self._lag = lag
+
+    def collect(self) -> Iterator[Metric]:
+        """See prometheus_client."""
+        core, mark = self._core, self._core.pools.mark
+        registered, counters = core.registrations, core.registrations.counters
+        yield _gauge("pools", "Pools in the view.", len(core.pools))
+        yield _gauge("routers", "Routers in the view.", len(core.routers))
+        yield _gauge("registered_pools", "Pools with a live share.", len(registered))
+        yield _gauge("live_shares", "Shares inside their lease.", registered.shares)
+        yield _gauge("view_position", "Position of the pool view.", core.pools.sequence)
+        yield _gauge("view_history", "Changes kept for resuming.", core.pools.history)
+        yield _gauge("view_exact", "Whether the pool view is exact.", mark.exact)
+        yield _gauge("view_bound_seconds", "The pool view's bound.", mark.bound)
+        reasons = _gauge("view_estimated", "Why the pool view is estimated.", None, "reason")
+        for reason in Reason:
+            reasons.add_metric([reason.value], float(reason in mark.reasons))
+        yield reasons
+        yield _counter("registrations", "Shares that began.", counters.registrations)
+        yield _counter("renewals", "Leases granted or renewed.", counters.renewals)
+        yield _counter("withdrawals", "Shares withdrawn.", counters.withdrawals)
+        yield _counter("lapses", "Shares whose lease ended.", counters.lapses)
+        yield _counter("lease_extensions", "Leases extended by us.", counters.extensions)
+        yield _counter("stalls", "Times the process could not listen.", counters.stalls)
+        yield _counter("mass_lapses", "Mass lapses.", counters.mass_lapses)
+        yield _gauge("loop_lag_seconds", "How late the loop last ran.", self._lag.last)
+        yield _gauge("loop_lag_max_seconds", "Its largest lag.", self._lag.largest)
+        yield from self._watchers()
+
+    def _watchers(self) -> Iterator[Metric]:
+        streams: dict[str, FanOut[Any]] = {
+            "pools": self._core.pool_watchers,
+            "routers": self._core.router_watchers,
+        }
+        watchers = _gauge("watchers", "Open streams.", None, "view")
+        behind = _gauge("watcher_lag", "Positions the slowest watcher is behind.", None, "view")
+        opened = _counter("watchers_opened", "Streams opened.", None, "view")
+        snapshots = _counter("snapshots", "Snapshots handed to watchers.", None, "view")
+        merged = _counter("merged_changes", "Changes merged into newer ones.", None, "view")
+        slow = _counter("slow_watchers", "Streams ended as too slow.", None, "view")
+        for view, fanout in streams.items():
+            watchers.add_metric([view], len(fanout))
+            behind.add_metric([view], fanout.furthest_behind)
+            opened.add_metric([view], fanout.counters.opened)
+            snapshots.add_metric([view], fanout.counters.snapshots)
+            merged.add_metric([view], fanout.counters.merged)
+            slow.add_metric([view], fanout.counters.slow)
+        yield from (watchers, behind, opened, snapshots, merged, slow)
+
+
+def _gauge(name: str, text: str, value: float | None, label: str = "") -> GaugeMetricFamily:
+    labels = [label] if label else None
+    return GaugeMetricFamily(PREFIX + name, text, value=value, labels=labels)
+
+
+def _counter(name: str, text: str, value: float | None, label: str = "") -> CounterMetricFamily:
+    labels = [label] if label else None
+    return CounterMetricFamily(PREFIX + name, text, value=value, labels=labels)

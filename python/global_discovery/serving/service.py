@@ -1,0 +1,96 @@
+"""The running service: both faces around one core, from the first port to the last answer.
+
+Start: the ports open first and say NOT_SERVING; then the store is read; then
+calls are taken and everything says ready. Stop: NOT_SERVING first, then every
+stream ends with a status on which its client comes back, then calls under way
+are finished. Each task that runs for ever is owned here, and the death of one
+ends the service.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry
+
+from global_discovery.domain.clock import Clock
+from global_discovery.domain.errors import ShuttingDown
+from global_discovery.domain.events import Report, ignore
+from global_discovery.serving.caller import Callers, Network
+from global_discovery.serving.core import Core, CoreSettings
+from global_discovery.serving.grpc.server import GrpcFace
+from global_discovery.serving.grpc.service import PoolDiscovery
+from global_discovery.serving.metrics import CallMetrics, CoreCollector, LoopLag
+from global_discovery.storage.store import RegistrationStore
+
+TICK_SECONDS = 0.1
+DRAIN_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """What a service is started with. Addresses are `host:port`; port 0 is a free one."""
+
+    core: CoreSettings = field(default_factory=CoreSettings)
+    listen: str = "0.0.0.0:8080"
+    grpc_listen: str = "0.0.0.0:50051"
+    health_listen: str | None = None
+    trusted_proxies: Sequence[Network] = ()
+
+
+class Service:
+    """One instance. `start`, then `run` until it is cancelled or `stop` is called."""
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        store: RegistrationStore,
+        *,
+        clock: Clock | None = None,
+        report: Report = ignore,
+    ) -> None:
+        """Must be made inside the event loop. Raises OSError when a port is taken."""
+        self.core = Core(settings.core, store, clock=clock, report=report)
+        self._store = store
+        self._lag = LoopLag()
+        self.registry = CollectorRegistry()
+        self.registry.register(CoreCollector(self.core, self._lag))
+        metrics = CallMetrics(self.registry)
+        callers = Callers(settings.trusted_proxies)
+        self.grpc = GrpcFace(PoolDiscovery(self.core, callers, metrics), settings.grpc_listen)
+        self._ticker: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Opens the ports, reads the store, and is ready. Raises OSError."""
+        await self.grpc.start()
+        self._ticker = asyncio.create_task(self._tick_for_ever(), name="ticker")
+        await self.core.registrar.open()
+        self.grpc.health.set_all(serving=True)
+
+    async def run(self) -> None:
+        """Returns when a task that must not end has ended, by raising what ended it."""
+        if self._ticker is not None:
+            await self._ticker
+
+    async def stop(self) -> None:
+        """Drains and closes everything; within two seconds when nobody is slow."""
+        self.grpc.health.set_all(serving=False)
+        self.core.registrar.shut()
+        for watchers in (self.core.pool_watchers, self.core.router_watchers):
+            watchers.end_all(ShuttingDown())
+        await self.grpc.stop(DRAIN_SECONDS)
+        if self._ticker is not None:
+            self._ticker.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._ticker
+        await self._store.close()
+
+    async def _tick_for_ever(self) -> None:
+        """Ends leases as they are due, in bounded portions."""
+        loop = asyncio.get_running_loop()
+        while True:
+            more = self.core.tick()
+            due = loop.time() + (0.0 if more else TICK_SECONDS)
+            await asyncio.sleep(due - loop.time())
+            self._lag.seen(loop.time() - due)

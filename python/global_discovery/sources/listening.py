@@ -1,0 +1,138 @@
+"""When this instance could hear heartbeats, and what its silence costs the relays: nothing.
+
+A *deaf phase* is a time in which renewals could not be heard: before the
+instance was ready, and every stop, suspension or blocked loop longer than a
+heartbeat interval. It is over when the instance *listens* again: with the first
+registration or renewal that it takes afterwards, and at the latest one lease
+afterwards. Every lease that ran when the phase began ends no earlier than one
+lease after that.
+
+Stalls are measured on the clock that runs while suspended, leases on the one
+that does not. What is not covered: an instance that runs but whose packets do
+not arrive; for that there is the mass lapse.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from global_discovery.domain.clock import Clock
+from global_discovery.domain.completeness import Reason
+from global_discovery.domain.lease import LeaseTerms
+from global_discovery.sources.shares import Share
+
+MAX_EXTENSIONS = 3
+
+
+@dataclass(slots=True)
+class DeafPhase:
+    """Times are on the monotonic clock; `began` of the first one is minus infinity."""
+
+    index: int
+    began: float
+    over: float
+    """When the process was ready, or its loop ran again."""
+    listens: float | None = None
+
+
+class Listening:
+    """Follows the deaf phases of one instance."""
+
+    def __init__(self, *, terms: LeaseTerms, clock: Clock) -> None:
+        """Deaf until `ready` is called."""
+        self._terms = terms
+        self._clock = clock
+        self._alive = (clock.monotonic(), clock.boottime())
+        self._phases: list[DeafPhase] = [DeafPhase(0, float("-inf"), float("inf"))]
+        self._begun = 1
+        self.start_lease = float(terms.lease_duration)
+        """The longest lease that may have run before the start, in seconds."""
+
+    @property
+    def next_phase(self) -> int:
+        """The index that the next deaf phase will have."""
+        return self._begun
+
+    def ready(self) -> None:
+        """The instance can be reached from now on."""
+        self._phases[0].over = self._clock.monotonic()
+
+    def notice_stall(self) -> float:
+        """Called whenever the loop runs. How long it did not, in seconds, if that was a stall."""
+        now, boottime = self._clock.monotonic(), self._clock.boottime()
+        then, boottime_then = self._alive
+        self._alive = (now, boottime)
+        gap = boottime - boottime_then
+        if gap <= self._terms.heartbeat_interval:
+            return 0.0
+        self._settle(then)
+        for phase in self._phases:
+            if phase.listens is None and phase.over <= now:
+                phase.over = now
+        self._phases.append(DeafPhase(self._begun, then, now))
+        self._begun += 1
+        self._forget(now)
+        return gap
+
+    def heard(self, now: float) -> None:
+        """A registration or renewal was taken."""
+        self._settle(now)
+        last = self._phases[-1]
+        if last.listens is None and last.over <= now:
+            for phase in self._phases:
+                if phase.listens is None:
+                    phase.listens = now
+
+    def reasons(self, now: float) -> set[Reason]:
+        """STARTING and STALLED, each for one lease after the instance listens."""
+        self._settle(now)
+        lease = float(self._terms.lease_duration)
+        reasons = set()
+        for phase in self._phases:
+            starting = phase.index == 0
+            whole = self.start_lease if starting else lease
+            if phase.listens is None or now < phase.listens + whole:
+                reasons.add(Reason.STARTING if starting else Reason.STALLED)
+        return reasons
+
+    def extend(self, share: Share, now: float) -> bool:
+        """Moves the deadline of a share whose lease has come to its end, as far as it is due.
+
+        True when it was extended; it may also have been moved provisionally,
+        until the instance listens.
+        """
+        self._settle(now)
+        extended = False
+        first = bisect_left(self._phases, share.phase, key=lambda phase: phase.index)
+        for phase in self._phases[first:]:
+            if share.deadline > now:
+                break
+            ran = share.renewed_at <= phase.began < share.deadline or phase.index == 0
+            if not ran or share.extensions >= MAX_EXTENSIONS:
+                share.phase = phase.index + 1
+                continue
+            if phase.listens is None:
+                latest = self._latest_listening(phase)
+                share.deadline = min(latest, now + self._terms.lease_duration)
+                break
+            share.phase = phase.index + 1
+            share.deadline = max(share.deadline, phase.listens + share.granted)
+            share.extensions += 1
+            extended = True
+        return extended
+
+    def _latest_listening(self, phase: DeafPhase) -> float:
+        return phase.over + self._terms.lease_duration
+
+    def _settle(self, now: float) -> None:
+        """Ends the phases in which nobody called for a whole lease."""
+        for phase in reversed(self._phases):
+            if phase.listens is not None:
+                break
+            if self._latest_listening(phase) <= now:
+                phase.listens = self._latest_listening(phase)
+
+    def _forget(self, now: float) -> None:
+        """Drops phases that no lease can still depend on."""
+        horizon = now - (MAX_EXTENSIONS + 2) * self.start_lease
+        while len(self._phases) > 1 and (self._phases[0].listens or now) < horizon:
+            del self._phases[0]

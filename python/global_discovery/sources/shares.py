@@ -1,0 +1,119 @@
+"""One pool's shares, and which of them decides what is listed.
+
+The listed content is that of the live share whose content *changed* last. Each
+change is numbered one above the highest number known for the pool, the number
+stays with the share, and equal numbers are decided by the share's identity, so
+that instances that see the same shares list the same content.
+"""
+
+from collections import deque
+
+from global_discovery.domain.lease import Heartbeat
+from global_discovery.domain.pool import Content, PoolKey
+
+MAX_SHARES = 64
+MAX_LISTED_RELAYS = 256
+
+Identity = tuple[str, str]
+"""What tells a share from the others of its pool; sorts."""
+
+
+def identity_of(relay_id: str, relays: tuple[str, ...], caller: str) -> Identity:
+    """By the relay's own id, else by the relays it speaks for, else by its address."""
+    if relay_id:
+        return ("relay_id", relay_id)
+    if relays:
+        return ("relays", ",".join(relays))
+    return ("address", caller)
+
+
+class Share:
+    """One relay's hold on a pool. Times are on the monotonic clock."""
+
+    __slots__ = (
+        "content",
+        "deadline",
+        "earlier",
+        "extensions",
+        "granted",
+        "identity",
+        "key",
+        "lease_id",
+        "number",
+        "phase",
+        "relay_id_needed",
+        "relays",
+        "renewed_at",
+        "sequence",
+    )
+
+    def __init__(self, heartbeat: Heartbeat, identity: Identity, *, phase: int) -> None:
+        """A share without a lease yet; `phase` is the first deaf phase that can matter to it."""
+        registration = heartbeat.registration
+        self.key: PoolKey = registration.key
+        self.identity = identity
+        self.content: Content = registration.content
+        self.relays = registration.relays or (f"ip:{heartbeat.caller}",)
+        self.number = 0
+        self.lease_id = ""
+        self.sequence = 0
+        self.granted = 0.0
+        self.renewed_at = 0.0
+        self.deadline = 0.0
+        self.extensions = 0
+        """How often the lease was extended since its last renewal."""
+        self.phase = phase
+        self.earlier: deque[tuple[Content, float]] = deque(maxlen=4)
+        """Contents it had before, and until when."""
+        self.relay_id_needed = False
+        """Whether that warning was given."""
+
+    def went_back(self, content: Content, now: float) -> bool:
+        """Whether it had this content before, within a lease."""
+        return any(
+            content == earlier and now - until <= self.granted for earlier, until in self.earlier
+        )
+
+
+class PoolShares:
+    """The live shares of one registered pool."""
+
+    __slots__ = ("disagreeing", "highest", "key", "last_renewal", "registered_time", "shares")
+
+    def __init__(self, key: PoolKey, *, registered_time: float) -> None:
+        """`registered_time` is wall time."""
+        self.key = key
+        self.registered_time = registered_time
+        self.shares: dict[Identity, Share] = {}
+        """In the order in which they began."""
+        self.highest = 0
+        self.last_renewal = 0.0
+        self.disagreeing = False
+        """Whether that warning was given and still holds."""
+
+    def set_content(self, share: Share, content: Content) -> None:
+        """Records a change of a share's content, which makes it the listed one."""
+        self.highest += 1
+        share.number = self.highest
+        share.content = content
+
+    def listed_content(self) -> Content:
+        """The content that changed last."""
+        return max(self.shares.values(), key=lambda share: (share.number, share.identity)).content
+
+    def listed_relays(self) -> tuple[str, ...]:
+        """The union over the shares, sorted; the newest shares' first when there are too many."""
+        if len(self.shares) == 1:
+            return next(iter(self.shares.values())).relays[:MAX_LISTED_RELAYS]
+        union: dict[str, None] = {}
+        for share in reversed(self.shares.values()):
+            union.update(dict.fromkeys(share.relays))
+        return tuple(sorted(list(union)[:MAX_LISTED_RELAYS]))
+
+    def begins_to_disagree(self) -> bool:
+        """Whether the shares disagree now and did not when last asked."""
+        contents = iter(self.shares.values())
+        first = next(contents).content
+        before = self.disagreeing
+        self.disagreeing = any(share.content != first for share in contents)
+        return self.disagreeing and not before

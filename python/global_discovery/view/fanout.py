@@ -1,0 +1,353 @@
+"""Brings a view to its watchers: one encoding for all, one number for each.
+
+A watcher is a place in the view and nothing else; no queue belongs to it. When
+the view moves, every waiting watcher is handed what changed since its own
+place, encoded once for all that share place and filter. One that is still
+writing is left alone: it finds the merged changes when it comes back. So a slow
+watcher costs its own delay, and memory for what it is writing now.
+
+The view is brought forward at once when it was quiet, and every 50 ms while it
+moves. A watcher whose write makes no progress for too long is ended.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from global_discovery.domain.completeness import Mark
+from global_discovery.domain.errors import DiscoveryError, SlowWatcher
+from global_discovery.view.view import Delta, Filter, Keyed, Snapshot, View
+
+T = TypeVar("T", bound=Keyed)
+Frames = Iterable[bytes]
+
+TICK_SECONDS = 0.05
+DEFAULT_IDLE_SECONDS = 15
+MIN_IDLE_SECONDS = 1
+MAX_IDLE_SECONDS = 25
+DEFAULT_WRITE_SECONDS = 30.0
+STREAM_AGE_SECONDS = (480.0, 720.0)
+
+
+@dataclass(slots=True)
+class FanOutCounters:
+    """How often things happened since the start."""
+
+    opened: int = 0
+    snapshots: int = 0
+    merged: int = 0
+    """Changes that a watcher never saw alone: a newer one of the same pool was sent."""
+    slow: int = 0
+    """Watchers ended because they did not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder(Generic[T]):
+    """How what a watcher is told becomes messages. Each may be iterated more than once."""
+
+    snapshot: Callable[[Snapshot[T], str], Frames]
+    """Of a snapshot and its position."""
+    delta: Callable[[Delta[T], str], Frames]
+    """Of changes and the position after them."""
+    idle: Callable[[Mark, str], Frames]
+    """Of the mark and the position; an empty position before the first snapshot."""
+
+
+class _Feed(Generic[T]):
+    """What all watchers with one filter are told; made once for each place they have."""
+
+    def __init__(self, view: View[T], wanted: Filter, encoder: Encoder[T]) -> None:
+        self.wanted = wanted
+        self.watchers = 0
+        self._view = view
+        self._encoder = encoder
+        self._at = -1
+        self._deltas: dict[int, tuple[Delta[T], Frames] | None] = {}
+        self._snapshot: tuple[Snapshot[T], Frames] | None = None
+        self._idle: tuple[tuple[int | None, Mark], Frames] | None = None
+
+    def snapshot(self) -> tuple[Snapshot[T], Frames]:
+        self._follow()
+        if self._snapshot is None:
+            snapshot = self._view.snapshot(self.wanted)
+            self._snapshot = snapshot, self._encoder.snapshot(snapshot, self._position())
+        return self._snapshot
+
+    def delta(self, since: int) -> tuple[Delta[T], Frames] | None:
+        self._follow()
+        if since not in self._deltas:
+            delta = self._view.since(since, self.wanted)
+            self._deltas[since] = (
+                None if delta is None else (delta, self._encoder.delta(delta, self._position()))
+            )
+        return self._deltas[since]
+
+    def idle(self, sequence: int | None, mark: Mark) -> Frames:
+        if self._idle is None or self._idle[0] != (sequence, mark):
+            position = "" if sequence is None else self._view.position(sequence, self.wanted)
+            self._idle = (sequence, mark), self._encoder.idle(mark, position)
+        return self._idle[1]
+
+    def _follow(self) -> None:
+        if self._at != self._view.sequence:
+            self._at = self._view.sequence
+            self._deltas.clear()
+            self._snapshot = None
+
+    def _position(self) -> str:
+        return self._view.position(self._view.sequence, self.wanted)
+
+
+class Watcher(Generic[T]):
+    """One stream's place. Used by one task, which it ends when the stream must end."""
+
+    __slots__ = (
+        "_busy_since",
+        "_counters",
+        "_ends_at",
+        "_failure",
+        "_feed",
+        "_forget",
+        "_future",
+        "_idle_seconds",
+        "_loop",
+        "_mark",
+        "_owes_answer",
+        "_sent_at",
+        "_sequence",
+        "_task",
+        "_timer",
+        "_view",
+        "_write_seconds",
+        "finished",
+    )
+
+    def __init__(  # noqa: PLR0913 - made by FanOut only, by keyword
+        self,
+        *,
+        view: View[T],
+        feed: _Feed[T],
+        sequence: int | None,
+        idle_seconds: float,
+        write_seconds: float,
+        age_seconds: float,
+        counters: FanOutCounters,
+        forget: Callable[["Watcher[T]"], None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """For the current task; `sequence` is where it continues, if anywhere."""
+        self._view = view
+        self._feed = feed
+        self._sequence = sequence
+        self._owes_answer = sequence is not None
+        self._mark: Mark | None = None
+        self._idle_seconds = idle_seconds
+        self._write_seconds = write_seconds
+        self._counters = counters
+        self._forget = forget
+        self._loop = loop
+        self._future: asyncio.Future[Frames] | None = None
+        self._failure: DiscoveryError | None = None
+        self._task = asyncio.current_task(loop)
+        self._sent_at = self._busy_since = loop.time()
+        self._ends_at = self._sent_at + age_seconds
+        self.finished = False
+        """Whether the stream is to be ended with OK once all is written."""
+        self._timer = loop.call_later(min(idle_seconds, write_seconds), self._on_time)
+
+    @property
+    def behind(self) -> int:
+        """How many positions it has not been handed yet."""
+        return self._view.sequence - (self._sequence or 0)
+
+    async def next(self) -> Frames:
+        """What to write now; waits until there is something.
+
+        Raises the DiscoveryError with which the stream is to be ended. When the
+        task is cancelled instead, `failure` tells whether this object did it.
+        """
+        if self._failure is not None:
+            raise self._failure.with_traceback(None)
+        frames = self._take()
+        if frames is None:
+            self._future = self._loop.create_future()
+            try:
+                frames = await self._future
+            finally:
+                self._future = None
+        self._sent_at = self._busy_since = self._loop.time()
+        return frames
+
+    def progress(self) -> None:
+        """One of several messages was written."""
+        self._busy_since = self._loop.time()
+
+    @property
+    def failure(self) -> DiscoveryError | None:
+        """Why the stream is to be ended, if this object wants that."""
+        return self._failure
+
+    def close(self) -> None:
+        """The stream is over."""
+        self._timer.cancel()
+        self._forget(self)
+
+    def offer(self) -> None:
+        """Hands the waiting task what changed for it, if anything did."""
+        if self._future is not None and not self._future.done():
+            frames = self._take()
+            if frames is not None:
+                self._future.set_result(frames)
+
+    def end(self, failure: DiscoveryError) -> None:
+        """Ends the stream: at once when it waits, else after the write that is under way."""
+        self._failure = failure
+        if self._future is not None and not self._future.done():
+            self._future.set_exception(failure)
+
+    def _take(self) -> Frames | None:
+        """What this watcher has not seen; None when that is nothing."""
+        if not self._view.synced:
+            return None
+        if self._sequence is not None:
+            found = self._feed.delta(self._sequence)
+            if found is not None:
+                return self._take_delta(*found)
+        snapshot, frames = self._feed.snapshot()
+        self._sequence, self._mark, self._owes_answer = snapshot.sequence, snapshot.mark, False
+        self._counters.snapshots += 1
+        return frames
+
+    def _take_delta(self, delta: Delta[T], frames: Frames) -> Frames | None:
+        self._sequence = delta.sequence
+        self._counters.merged += delta.merged
+        news = delta.entries or delta.removed or delta.unlisted or delta.mark != self._mark
+        if not news and not self._owes_answer:
+            return None
+        self._mark, self._owes_answer = delta.mark, False
+        return frames
+
+    def _on_time(self) -> None:
+        now = self._loop.time()
+        waiting = self._future is not None and not self._future.done()
+        if waiting:
+            self.finished = now >= self._ends_at
+            if self.finished or now >= self._sent_at + self._idle_seconds:
+                self._say_idle()
+        elif self._future is None and now >= self._busy_since + self._write_seconds:
+            self._give_up()
+            return
+        due = (self._sent_at + self._idle_seconds, self._busy_since + self._write_seconds)
+        wait = min(due[0] if waiting else due[1], now + self._idle_seconds) - now
+        self._timer = self._loop.call_later(max(wait, 0.05), self._on_time)
+
+    def _say_idle(self) -> None:
+        if self._future is not None:
+            self._sent_at = self._loop.time()
+            sequence = self._sequence if self._view.synced else None
+            self._future.set_result(self._feed.idle(sequence, self._view.mark))
+
+    def _give_up(self) -> None:
+        self._counters.slow += 1
+        self._failure = SlowWatcher(self._write_seconds)
+        if self._task is not None:
+            self._task.cancel()
+
+
+class FanOut(Generic[T]):
+    """All watchers of one view."""
+
+    def __init__(
+        self,
+        view: View[T],
+        encoder: Encoder[T],
+        *,
+        write_seconds: float = DEFAULT_WRITE_SECONDS,
+        stream_age: tuple[float, float] = STREAM_AGE_SECONDS,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        """`stream_age` is the range from which each stream's longest life is drawn."""
+        self.view = view
+        self.counters = FanOutCounters()
+        self._encoder = encoder
+        self._write_seconds = write_seconds
+        self._stream_age = stream_age
+        self._loop = loop or asyncio.get_running_loop()
+        self._feeds: dict[bytes, _Feed[T]] = {}
+        self._watchers: dict[Watcher[T], _Feed[T]] = {}
+        self._failure: DiscoveryError | None = None
+        self._scheduled = False
+        self._moved_at = float("-inf")
+        view.on_move(self.wake)
+
+    def __len__(self) -> int:
+        """How many streams are open."""
+        return len(self._watchers)
+
+    @property
+    def furthest_behind(self) -> int:
+        """How many positions the slowest watcher has not been handed yet."""
+        return max((watcher.behind for watcher in self._watchers), default=0)
+
+    def open(self, wanted: Filter, sequence: int | None, idle_seconds: float) -> Watcher[T]:
+        """A new watcher, for the current task.
+
+        `sequence` is where it continues; None begins with a snapshot. Raises
+        what `end_all` was given.
+        """
+        if self._failure is not None:
+            raise self._failure.with_traceback(None)
+        feed = self._feeds.get(wanted.fingerprint)
+        if feed is None:
+            feed = self._feeds[wanted.fingerprint] = _Feed(self.view, wanted, self._encoder)
+        watcher = Watcher(
+            view=self.view,
+            feed=feed,
+            sequence=sequence,
+            idle_seconds=idle_seconds,
+            write_seconds=self._write_seconds,
+            age_seconds=random.uniform(*self._stream_age),  # noqa: S311 - no secret
+            counters=self.counters,
+            forget=self._forget,
+            loop=self._loop,
+        )
+        feed.watchers += 1
+        self._watchers[watcher] = feed
+        self.counters.opened += 1
+        self.view.refresh()
+        return watcher
+
+    def wake(self) -> None:
+        """The view or its source moved: brings that to the watchers, now or within a tick."""
+        if self._scheduled:
+            return
+        self._scheduled = True
+        wait = self._moved_at + TICK_SECONDS - self._loop.time()
+        if wait <= 0:
+            self._loop.call_soon(self.flush)
+        else:
+            self._loop.call_later(wait, self.flush)
+
+    def flush(self) -> None:
+        """Brings the view forward and hands every waiting watcher what changed for it."""
+        self._scheduled = True  # the view may say that it moved: that is now
+        self.view.refresh()
+        self._scheduled = False
+        self._moved_at = self._loop.time()
+        for watcher in list(self._watchers):
+            watcher.offer()
+
+    def end_all(self, failure: DiscoveryError) -> None:
+        """Ends every stream, and refuses new ones."""
+        self._failure = failure
+        for watcher in list(self._watchers):
+            watcher.end(failure)
+
+    def _forget(self, watcher: Watcher[T]) -> None:
+        feed = self._watchers.pop(watcher, None)
+        if feed is not None:
+            feed.watchers -= 1
+            if not feed.watchers:
+                del self._feeds[feed.wanted.fingerprint]

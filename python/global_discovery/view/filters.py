@@ -1,0 +1,71 @@
+"""Which pools a caller wants, and the fingerprint that ties a position to it."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+from global_discovery.domain.errors import InvalidInput, Violation
+from global_discovery.domain.pool import Pool
+
+MAX_VALUES = 256
+
+
+@dataclass(frozen=True)
+class PoolFilter:
+    """Values within one field are alternatives, fields combine with *and*, empty matches all."""
+
+    models: frozenset[str] = frozenset()
+    regions: frozenset[str] = frozenset()
+    cluster_ids: frozenset[str] = frozenset()
+    namespaces: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        """Raises InvalidInput for a field with too many values."""
+        bad = [
+            Violation(f"filter.{name}", f"must have at most {MAX_VALUES} different values")
+            for name, values in vars(self).items()
+            if len(values) > MAX_VALUES
+        ]
+        if bad:
+            raise InvalidInput(bad)
+
+    @cached_property
+    def matches_all(self) -> bool:
+        """Whether nothing is filtered."""
+        return not (self.models or self.regions or self.cluster_ids or self.namespaces)
+
+    def matches(self, pool: Pool) -> bool:
+        """Exact comparison, field by field."""
+        key, content = pool.key, pool.content
+        return (
+            (not self.models or content.model in self.models)
+            and (not self.regions or content.location.region in self.regions)
+            and (not self.cluster_ids or key.cluster_id in self.cluster_ids)
+            and (not self.namespaces or key.namespace in self.namespaces)
+        )
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """Eight bytes that are equal exactly for equal sets of values."""
+        digest = hashlib.blake2b(digest_size=8)
+        for values in (self.models, self.regions, self.cluster_ids, self.namespaces):
+            for value in sorted(values):
+                data = value.encode()
+                digest.update(len(data).to_bytes(4, "big") + data)
+            digest.update(b"\xff\xff\xff\xff")
+        return digest.digest()
+
+
+class NoFilter:
+    """For lists that have no filters."""
+
+    matches_all = True
+    fingerprint = b"\0" * 8
+
+    def matches(self, value: object) -> bool:
+        """Everything matches."""
+        del value
+        return True
+
+
+EVERYTHING = PoolFilter()

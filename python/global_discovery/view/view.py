@@ -1,0 +1,259 @@
+"""One list: what it is now, at which position, and how it came there.
+
+`refresh` takes what the source has, gives each change the next position and
+keeps it in a bounded history. Everything that is served - a snapshot, what
+changed since a position, a page - is a pure function of that. A reader that
+holds a position costs nothing but that number.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from global_discovery.domain.change import Change, Departure
+from global_discovery.domain.completeness import Mark, Reason
+from global_discovery.sources.source import Source
+from global_discovery.view.position import Position, decode, new_process_id
+
+MIN_HISTORY = 16_384
+MAX_KEPT_SNAPSHOTS = 256
+
+
+class Keyed(Protocol):
+    """What a view can list."""
+
+    @property
+    def key(self) -> Any:
+        """Unique within a list; sorts as the list is sorted."""
+        ...
+
+
+class Filter(Protocol):
+    """Which values a reader wants."""
+
+    @property
+    def matches_all(self) -> bool:
+        """Whether nothing is filtered."""
+        ...
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Equal exactly for equal filters."""
+        ...
+
+    def matches(self, value: Any) -> bool:
+        """Whether a value is wanted."""
+        ...
+
+
+T = TypeVar("T", bound=Keyed)
+
+
+class Entry(Generic[T]):
+    """One listed value, and the encoded forms that the faces keep with it."""
+
+    __slots__ = ("json", "value", "wire")
+
+    def __init__(self, value: T) -> None:
+        """The encoded forms are made when they are first needed."""
+        self.value = value
+        self.wire: bytes | None = None
+        self.json: bytes | None = None
+
+
+class Snapshot(NamedTuple, Generic[T]):
+    """The whole list under a filter at a position."""
+
+    sequence: int
+    mark: Mark
+    entries: tuple[Entry[T], ...]
+    """Sorted by key."""
+
+
+class Delta(NamedTuple, Generic[T]):
+    """What changed between two positions, each key at most once."""
+
+    sequence: int
+    mark: Mark
+    entries: tuple[Entry[T], ...]
+    removed: tuple[Hashable, ...]
+    unlisted: tuple[Hashable, ...]
+    merged: int
+    """How many changes were merged into newer ones of the same key."""
+
+
+class _Record(NamedTuple, Generic[T]):
+    """One position: a change of one key, or of the mark alone (then `key` is None)."""
+
+    key: Any
+    before: Entry[T] | None
+    after: Entry[T] | None
+    departure: Departure | None
+    estimated: bool
+
+
+class View(Generic[T]):
+    """The list of one source."""
+
+    def __init__(
+        self,
+        source: Source[Any, T],
+        *,
+        process: bytes | None = None,
+        min_history: int = MIN_HISTORY,
+        mark_changed: Callable[[Mark], None] = lambda _: None,
+    ) -> None:
+        """Keeps at least `min_history` changes, and as many as the list has entries."""
+        self._source = source
+        self._min_history = min_history
+        self._mark_changed = mark_changed
+        self._entries: dict[Any, Entry[T]] = {}
+        self._keys: list[Any] = []
+        self._history: list[_Record[T]] = []
+        self._forgotten = 0
+        """The position before the first record of the history."""
+        self._snapshots: dict[bytes, Snapshot[T]] = {}
+        self.process = new_process_id() if process is None else process
+        self.mark = Mark(frozenset({Reason.STARTING}), bound=0.0)
+        self.synced = False
+        """Whether the source has once known its whole list."""
+        self._moved: Callable[[], None] = lambda: None
+
+    def __len__(self) -> int:
+        """How many values are listed."""
+        return len(self._entries)
+
+    @property
+    def sequence(self) -> int:
+        """The newest position; grows with every change."""
+        return self._forgotten + len(self._history)
+
+    @property
+    def history(self) -> int:
+        """How many changes are kept."""
+        return len(self._history)
+
+    def on_move(self, moved: Callable[[], None]) -> None:
+        """Has `moved` called when the source may have something, or a reader brought it in."""
+        self._moved = moved
+        self._source.on_change(moved)
+
+    def refresh(self) -> bool:
+        """Takes what the source has; whether there is a new position."""
+        before = self.sequence
+        update = self._source.drain()
+        mark_moved = update.mark != self.mark
+        self.mark = update.mark
+        self.synced = self.synced or update.synced
+        for change in update.changes:
+            self._apply(change)
+        if mark_moved:
+            if self.sequence == before:
+                self._record(None, None, None, None)
+            self._mark_changed(self.mark)
+        moved = self.sequence != before
+        if moved:
+            self._snapshots.clear()
+            self._trim()
+            self._moved()
+        return moved
+
+    def snapshot(self, wanted: Filter) -> Snapshot[T]:
+        """The list as it is, under a filter; made once per position and filter."""
+        snapshot = self._snapshots.get(wanted.fingerprint)
+        if snapshot is None:
+            entries = (self._entries[key] for key in self._keys)
+            if not wanted.matches_all:
+                entries = (entry for entry in entries if wanted.matches(entry.value))
+            snapshot = Snapshot(self.sequence, self.mark, tuple(entries))
+            if len(self._snapshots) == MAX_KEPT_SNAPSHOTS:
+                self._snapshots.clear()
+            self._snapshots[wanted.fingerprint] = snapshot
+        return snapshot
+
+    def since(self, sequence: int, wanted: Filter) -> Delta[T] | None:
+        """What changed since a position, under a filter.
+
+        None when the history does not reach back so far, or not yet forward: the
+        reader needs a snapshot.
+        """
+        if not self._forgotten <= sequence <= self.sequence:
+            return None
+        records = self._history[sequence - self._forgotten :]
+        first: dict[Any, Entry[T] | None] = {}
+        last: dict[Any, _Record[T]] = {}
+        doubted: set[Any] = set()
+        changes = 0
+        for record in records:
+            if record.key is None:
+                continue
+            changes += 1
+            first.setdefault(record.key, record.before)
+            last[record.key] = record
+            if record.estimated and record.departure is not Departure.UNLISTED:
+                doubted.add(record.key)
+        entries: list[Entry[T]] = []
+        gone: dict[Departure, list[Any]] = {Departure.REMOVED: [], Departure.UNLISTED: []}
+        for key, record in last.items():
+            if record.after is not None and wanted.matches(record.after.value):
+                entries.append(record.after)
+                continue
+            before = first[key]
+            if before is not None and wanted.matches(before.value):
+                gone[record.departure or Departure.REMOVED].append(key)
+            elif key in doubted and record.departure is not Departure.UNLISTED:
+                gone[Departure.REMOVED].append(key)
+        return Delta(
+            self.sequence,
+            self.mark,
+            tuple(entries),
+            tuple(gone[Departure.REMOVED]),
+            tuple(gone[Departure.UNLISTED]),
+            changes - len(last),
+        )
+
+    def position(self, sequence: int, wanted: Filter) -> str:
+        """What a caller hands back to `resume`."""
+        return Position(self.process, wanted.fingerprint, sequence).encode()
+
+    def resume(self, position: str, wanted: Filter) -> int | None:
+        """The sequence that a position of this process and filter names, else None.
+
+        Raises BadPosition for one that is damaged.
+        """
+        point = decode(position)
+        if point is None or (point.process, point.filter) != (self.process, wanted.fingerprint):
+            return None
+        return point.sequence
+
+    def _apply(self, change: Change[Any, T]) -> None:
+        before = self._entries.get(change.key)
+        if change.value is not None:
+            after = self._entries[change.key] = Entry(change.value)
+            if before is None:
+                insort(self._keys, change.key)
+            self._record(change.key, before, after, None)
+        elif before is not None:
+            del self._entries[change.key]
+            del self._keys[bisect_left(self._keys, change.key)]
+            self._record(change.key, before, None, change.departure)
+        elif not self.mark.exact:
+            # It came and went unseen: a reader may still carry it from elsewhere.
+            self._record(change.key, None, None, change.departure)
+
+    def _record(
+        self,
+        key: Any,
+        before: Entry[T] | None,
+        after: Entry[T] | None,
+        departure: Departure | None,
+    ) -> None:
+        self._history.append(_Record(key, before, after, departure, not self.mark.exact))
+
+    def _trim(self) -> None:
+        """Forgets the oldest half once there is twice as much as must be kept."""
+        keep = max(self._min_history, len(self._entries))
+        if len(self._history) > 2 * keep:
+            excess = len(self._history) - keep
+            del self._history[:excess]
+            self._forgotten += excess
