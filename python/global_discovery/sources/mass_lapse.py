@@ -35,9 +35,13 @@ class MassLapse:
         """How many overdue pools of `registered` begin one."""
         return max(MIN_OVERDUE, registered // 2 + 1)
 
+    def may_begin(self, now: float) -> bool:
+        """Whether the end of a lease could begin one now."""
+        return self._enabled and not self.active(now)
+
     def lease_ended(self, now: float, *, registered: int, overdue: int) -> bool:
         """Told as a lease ends, before anything leaves. True when one begins with it."""
-        if not self._enabled or self.active(now) or overdue < self.overdue_needed(registered):
+        if not self.may_begin(now) or overdue < self.overdue_needed(registered):
             return False
         self._until = now + self._lasts
         return True

@@ -35,7 +35,7 @@ from global_discovery.sources.shares import MAX_SHARES, PoolShares, Share, ident
 from global_discovery.sources.source import Update
 
 OWN_STORE_BOUND = 1.0
-LEASES_A_TICK = 5_000
+LEASES_A_TICK = 2_500
 LAPSES_TOLD_ONE_BY_ONE = 20
 
 
@@ -202,10 +202,13 @@ class Registrations:
             self._lapse(ending, now)
 
     def _lapse(self, ending: list[Share], now: float) -> None:
-        registered, overdue = len(self._pools), self._overdue(now)
-        if self._mass_lapse.lease_ended(now, registered=registered, overdue=overdue):
-            self.counters.mass_lapses += 1
-            self._report(Event.MASS_LAPSE_BEGAN, registered=registered, overdue_at_least=overdue)
+        if self._mass_lapse.may_begin(now):
+            registered, overdue = len(self._pools), self._overdue(now)
+            if self._mass_lapse.lease_ended(now, registered=registered, overdue=overdue):
+                self.counters.mass_lapses += 1
+                self._report(
+                    Event.MASS_LAPSE_BEGAN, registered=registered, overdue_at_least=overdue
+                )
         reasons = self._reasons(now)
         doubtful = bool(reasons & RENEWALS_MAY_BE_MISSED_ELSEWHERE)
         departure = Departure.UNLISTED if doubtful else Departure.REMOVED

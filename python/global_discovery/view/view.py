@@ -6,8 +6,7 @@ changed since a position, a page - is a pure function of that. A reader that
 holds a position costs nothing but that number.
 """
 
-from bisect import bisect_left, insort
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from global_discovery.domain.change import Change, Departure
@@ -108,7 +107,8 @@ class View(Generic[T]):
         self._min_history = min_history
         self._mark_changed = mark_changed
         self._entries: dict[Any, Entry[T]] = {}
-        self._keys: list[Any] = []
+        """In the order of their keys once `_sort` has run."""
+        self._sorted = True
         self._history: list[_Record[T]] = []
         self._forgotten = 0
         """The position before the first record of the history."""
@@ -162,7 +162,8 @@ class View(Generic[T]):
         """The list as it is, under a filter; made once per position and filter."""
         snapshot = self._snapshots.get(wanted.fingerprint)
         if snapshot is None:
-            entries = (self._entries[key] for key in self._keys)
+            self._sort()
+            entries: Iterable[Entry[T]] = self._entries.values()
             if not wanted.matches_all:
                 entries = (entry for entry in entries if wanted.matches(entry.value))
             snapshot = Snapshot(self.sequence, self.mark, tuple(entries))
@@ -230,12 +231,10 @@ class View(Generic[T]):
         before = self._entries.get(change.key)
         if change.value is not None:
             after = self._entries[change.key] = Entry(change.value)
-            if before is None:
-                insort(self._keys, change.key)
+            self._sorted = self._sorted and before is not None
             self._record(change.key, before, after, None)
         elif before is not None:
             del self._entries[change.key]
-            del self._keys[bisect_left(self._keys, change.key)]
             self._record(change.key, before, None, change.departure)
         elif not self.mark.exact:
             # It came and went unseen: a reader may still carry it from elsewhere.
@@ -249,6 +248,12 @@ class View(Generic[T]):
         departure: Departure | None,
     ) -> None:
         self._history.append(_Record(key, before, after, departure, not self.mark.exact))
+
+    def _sort(self) -> None:
+        """Puts what entered since the last time where it belongs; cheap, as the rest is sorted."""
+        if not self._sorted:
+            self._entries = {key: self._entries[key] for key in sorted(self._entries)}
+            self._sorted = True
 
     def _trim(self) -> None:
         """Forgets the oldest half once there is twice as much as must be kept."""
