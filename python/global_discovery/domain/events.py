@@ -12,6 +12,14 @@ from enum import Enum
 class Event(Enum):
     """The names of the log lines about state, and what each means."""
 
+    LISTENING = "listening"
+    """The ports are open; no call is taken yet."""
+    READY = "ready"
+    """The store was read; calls are taken."""
+    STOPPING = "stopping"
+    """No more calls are taken; streams are ended, calls under way are finished."""
+    STORE_NOT_CLOSED = "store_not_closed"
+    """The store took too long to close and was left as it was."""
     POOL_REGISTERED = "pool_registered"
     """A pool entered the registrations."""
     POOL_WITHDRAWN = "pool_withdrawn"

@@ -28,14 +28,14 @@ class BadUrl(ValueError):
     """Says in its text what is wrong with the URL; the text never repeats it."""
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=4_096)
 def normalize(url: str) -> str:
     """The listed spelling of a frontend URL.
 
     Scheme and host are lower-cased, a default port and one trailing `/` are
     dropped, IPv6 is compressed (RFC 5952) and bracketed. Raises BadUrl.
     """
-    if len(url.encode()) > MAX_BYTES:
+    if len(url.encode(errors="surrogatepass")) > MAX_BYTES:
         raise BadUrl(f"is longer than {MAX_BYTES} bytes")
     match = _URL.fullmatch(url)
     if match is None:
@@ -66,7 +66,7 @@ def _authority(authority: str) -> tuple[str, int | None]:
             raise BadUrl("has a port that is not 1 to 65535")
         port = int(digits)
     host = match["host"]
-    return (_ipv6(host[1:-1]) if host.startswith("[") else _name_or_ipv4(host.lower())), port
+    return (_ipv6(host[1:-1]) if host.startswith("[") else _name_or_ipv4(host)), port
 
 
 def _ipv6(address: str) -> str:
@@ -81,6 +81,9 @@ def _ipv6(address: str) -> str:
 def _name_or_ipv4(host: str) -> str:
     if not host:
         raise BadUrl("has no host")
+    if not host.isascii():
+        raise BadUrl("has a host that is not ASCII (it is written in its xn-- form)")
+    host = host.lower()
     name = host.removesuffix(".")
     labels = name.split(".")
     if _NUMBER.fullmatch(labels[-1]):
@@ -89,5 +92,5 @@ def _name_or_ipv4(host: str) -> str:
         except ValueError:
             raise BadUrl("has a host that is no IPv4 address in dotted form") from None
     if len(name) > MAX_HOST_CHARACTERS or not all(_LABEL.fullmatch(label) for label in labels):
-        raise BadUrl("has no valid host name (a non-ASCII one is written in its xn-- form)")
+        raise BadUrl("has no valid host name")
     return host

@@ -63,6 +63,14 @@ class Pool:
     changed_time: float
     """When what is listed of it last changed; seconds since the epoch, for people."""
 
+    @property
+    def weight(self) -> int:
+        """About how many bytes it takes in memory; good enough to bound what is kept."""
+        content = self.content
+        strings = (*content.frontends, *self.relays, *content.capabilities, content.model)
+        characters = sum(map(len, strings))
+        return 1024 + characters + 64 * len(strings) + 160 * len(content.capacity)
+
 
 class Router(NamedTuple):
     """One Global Router as it is listed."""

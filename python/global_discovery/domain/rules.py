@@ -118,9 +118,12 @@ def check_lease_ids(lease_ids: Sequence[str]) -> None:
     bad = _Violations()
     if len(lease_ids) > MAX_RENEWALS:
         bad.add("lease_ids", f"must have at most {MAX_RENEWALS} ids")
-    elif max(map(len, lease_ids), default=0) > MAX_LEASE_ID_BYTES:
+    else:
         for index, lease_id in enumerate(lease_ids):
-            if len(lease_id) > MAX_LEASE_ID_BYTES:
+            if len(lease_id) > MAX_LEASE_ID_BYTES or (
+                not lease_id.isascii()
+                and len(lease_id.encode(errors="surrogatepass")) > MAX_LEASE_ID_BYTES
+            ):
                 bad.add(f"lease_ids[{index}]", f"must have at most {MAX_LEASE_ID_BYTES} bytes")
     bad.raise_if_any()
 
@@ -134,7 +137,7 @@ def check_relays(relays: Sequence[str], bad: _Violations | None = None) -> tuple
     return checked
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=4_096)
 def relay_identity(relay: str) -> str:
     """The one spelling of `ip:<address>`. Raises ValueError with what is wrong."""
     if not relay.startswith("ip:"):

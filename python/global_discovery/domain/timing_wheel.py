@@ -44,7 +44,7 @@ class TimingWheel(Generic[T]):
                 del self._slots[slot]
 
     def take_due(self, now: float, limit: int) -> list[T]:
-        """Takes out items whose deadline has come, looking at no more than `limit`.
+        """Takes out items whose deadline has come, looking at no more than `limit` slots and items.
 
         When fewer than `limit` items come back there may still be more, if
         others were only looked at; `behind(now)` tells.
@@ -56,6 +56,7 @@ class TimingWheel(Generic[T]):
             if not items:
                 self._slots.pop(self._next, None)
                 self._next = self._next + 1 if self._slots else last + 1
+                limit -= 1
                 continue
             while items and limit > 0:
                 limit -= 1

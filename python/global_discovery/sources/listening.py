@@ -5,7 +5,9 @@ instance was ready, and every stop, suspension or blocked loop longer than a
 heartbeat interval. It is over when the instance *listens* again: with the first
 registration or renewal that it takes afterwards, and at the latest one lease
 afterwards. Every lease that ran when the phase began ends no earlier than one
-lease after that.
+lease after that. A further phase may begin before that; it is one of its own
+and does not move the end of the earlier one, so that no chain of phases keeps a
+lease for longer than its extensions.
 
 Stalls are measured on the clock that runs while suspended, leases on the one
 that does not. What is not covered: an instance that runs but whose packets do
@@ -57,30 +59,30 @@ class Listening:
         self._phases[0].over = self._clock.monotonic()
 
     def notice_stall(self) -> float:
-        """Called whenever the loop runs. How long it did not, in seconds, if that was a stall."""
+        """Called whenever the loop runs. How long it did not, in seconds, if that was a stall.
+
+        A stall before the instance is ready is part of its start.
+        """
         now, boottime = self._clock.monotonic(), self._clock.boottime()
         then, boottime_then = self._alive
         self._alive = (now, boottime)
         gap = boottime - boottime_then
         if gap <= self._terms.heartbeat_interval:
             return 0.0
-        self._settle(then)
-        for phase in self._phases:
-            if phase.listens is None and phase.over <= now:
-                phase.over = now
-        self._phases.append(DeafPhase(self._begun, then, now))
-        self._begun += 1
-        self._forget(now)
+        if self._phases[-1].over <= now:
+            self._phases.append(DeafPhase(self._begun, then, now))
+            self._begun += 1
+            self._forget(then)
         return gap
 
     def heard(self, now: float) -> None:
         """A registration or renewal was taken."""
         self._settle(now)
-        last = self._phases[-1]
-        if last.listens is None and last.over <= now:
-            for phase in self._phases:
-                if phase.listens is None:
-                    phase.listens = now
+        for phase in reversed(self._phases):
+            if phase.listens is not None:
+                break
+            if phase.over <= now:
+                phase.listens = now
 
     def reasons(self, now: float) -> set[Reason]:
         """STARTING and STALLED, each for one lease after the instance listens."""
@@ -94,31 +96,29 @@ class Listening:
                 reasons.add(Reason.STARTING if starting else Reason.STALLED)
         return reasons
 
-    def extend(self, share: Share, now: float) -> bool:
+    def extend(self, share: Share, now: float) -> int:
         """Moves the deadline of a share whose lease has come to its end, as far as it is due.
 
-        True when it was extended; it may also have been moved provisionally,
-        until the instance listens.
+        How often it was extended; it may also have been moved provisionally,
+        until the instance listens, which is no extension yet.
         """
         self._settle(now)
-        extended = False
+        before = share.extensions
         first = bisect_left(self._phases, share.phase, key=lambda phase: phase.index)
         for phase in self._phases[first:]:
-            if share.deadline > now:
+            if share.deadline > now or share.extensions >= MAX_EXTENSIONS:
                 break
-            ran = share.renewed_at <= phase.began < share.deadline or phase.index == 0
-            if not ran or share.extensions >= MAX_EXTENSIONS:
-                share.phase = phase.index + 1
-                continue
-            if phase.listens is None:
+            ran = phase.began < share.deadline
+            if ran and phase.listens is None:
                 latest = self._latest_listening(phase)
                 share.deadline = min(latest, now + self._terms.lease_duration)
                 break
             share.phase = phase.index + 1
-            share.deadline = max(share.deadline, phase.listens + share.granted)
-            share.extensions += 1
-            extended = True
-        return extended
+            if ran and phase.listens is not None and phase.listens > share.counted_from:
+                share.counted_from = phase.listens
+                share.deadline = max(share.deadline, phase.listens + share.granted)
+                share.extensions += 1
+        return share.extensions - before
 
     def _latest_listening(self, phase: DeafPhase) -> float:
         return phase.over + self._terms.lease_duration
@@ -131,8 +131,12 @@ class Listening:
             if self._latest_listening(phase) <= now:
                 phase.listens = self._latest_listening(phase)
 
-    def _forget(self, now: float) -> None:
-        """Drops phases that no lease can still depend on."""
-        horizon = now - (MAX_EXTENSIONS + 2) * self.start_lease
-        while len(self._phases) > 1 and (self._phases[0].listens or now) < horizon:
+    def _forget(self, then: float) -> None:
+        """Drops phases that no lease can still depend on, as of when the loop last ran.
+
+        A lease that was not yet looked at then is counted from a moment later
+        than these phases.
+        """
+        horizon = then - (MAX_EXTENSIONS + 2) * self.start_lease
+        while self._phases[0].listens is not None and self._phases[0].listens < horizon:
             del self._phases[0]

@@ -5,7 +5,7 @@ UNAVAILABLE when it could not be stored; a withdrawal is stored first, and one
 that could not be stored changes nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from global_discovery.domain.errors import (
     ShareNotFound,
@@ -32,7 +32,7 @@ class Registrar:
         self._registrations = registrations
         self._store = store
         self._report = report
-        self._refusal: Unavailable | None = Unavailable()
+        self._refusal: Callable[[], Unavailable] | None = Unavailable
 
     @property
     def taking_calls(self) -> bool:
@@ -40,19 +40,20 @@ class Registrar:
         return self._refusal is None
 
     async def open(self) -> None:
-        """Reads the store once; calls are taken from then on."""
+        """Reads the store once; calls are taken from then on, unless it was shut meanwhile."""
         await self._store.open()
-        self._registrations.ready()
-        self._refusal = None
+        if self._refusal is not ShuttingDown:
+            self._registrations.ready()
+            self._refusal = None
 
     def shut(self) -> None:
         """Takes no more calls."""
-        self._refusal = ShuttingDown()
+        self._refusal = ShuttingDown
 
     async def register(self, heartbeat: Heartbeat) -> Lease:
         """RegisterPool. Raises LeaseWithdrawn, TooManyShares, Unavailable and its kinds."""
         if self._refusal:
-            raise self._refusal
+            raise self._refusal()
         share, changed = self._registrations.register(heartbeat)
         lease = Lease(share.lease_id, self._registrations.terms)
         if changed:
@@ -64,7 +65,7 @@ class Registrar:
     async def renew(self, lease_ids: Sequence[str]) -> Renewals:
         """RenewPools. Raises Unavailable."""
         if self._refusal:
-            raise self._refusal
+            raise self._refusal()
         renewed, unknown = self._registrations.renew(lease_ids)
         not_stored = await self._store.renew([share.lease_id for share in renewed])
         return Renewals(unknown, list(not_stored), STORE_RETRY_SECONDS if not_stored else 0.0)
@@ -75,7 +76,7 @@ class Registrar:
         Raises ShareNotFound, Unavailable and its kinds.
         """
         if self._refusal:
-            raise self._refusal
+            raise self._refusal()
         shares = self._registrations.find(withdrawal)
         if not shares:
             raise ShareNotFound
@@ -83,6 +84,8 @@ class Registrar:
         memory = self._registrations.terms.withdrawn_memory
         await self._store.withdraw(lease_ids, remember=memory)
         ended = self._registrations.withdraw(lease_ids, caller=withdrawal.caller)
+        if not ended:  # they lapsed, or began anew, while the store was written
+            raise ShareNotFound
         if withdrawal.all_shares:
             self._report(
                 Event.ALL_SHARES_WITHDRAWN,

@@ -104,6 +104,7 @@ class Registrations:
 
     def ready(self) -> None:
         """Callers can reach this instance from now on."""
+        self._notice_stall()
         self._listening.ready()
         self._wake()
 
@@ -114,9 +115,10 @@ class Registrations:
 
         Raises LeaseWithdrawn and TooManyShares, and has then changed nothing.
         """
+        self._notice_stall()
         if heartbeat.lease_id in self._withdrawn:
             raise LeaseWithdrawn
-        now = self._hear()
+        now = self._clock.monotonic()
         key = heartbeat.registration.key
         share = self._by_lease.get(heartbeat.lease_id)
         if share is not None and share.key == key:
@@ -128,11 +130,13 @@ class Registrations:
             changed = True
         share.sequence = heartbeat.sequence or share.sequence
         self._renew(share, now)
+        self._listening.heard(now)
         return share, changed
 
     def renew(self, lease_ids: Sequence[str]) -> tuple[list[Share], list[str]]:
         """Renews shares by their current ids; gives them, and the ids that are not current."""
-        now = self._hear()
+        self._notice_stall()
+        now = self._clock.monotonic()
         renewed: list[Share] = []
         unknown: list[str] = []
         for lease_id in lease_ids:
@@ -142,6 +146,8 @@ class Registrations:
             else:
                 self._renew(share, now)
                 renewed.append(share)
+        if renewed:
+            self._listening.heard(now)
         return renewed, unknown
 
     def find(self, withdrawal: Withdrawal) -> list[Share]:
@@ -160,10 +166,12 @@ class Registrations:
 
     def withdraw(self, lease_ids: Iterable[str], *, caller: str) -> int:
         """Ends the shares with these current ids, and remembers the ids; how many ended."""
+        self._notice_stall()
         now = self._clock.monotonic()
         ended = 0
         for lease_id in lease_ids:
             self._withdrawn[lease_id] = now + self.terms.withdrawn_memory
+            self._withdrawn.move_to_end(lease_id)
             share = self._by_lease.get(lease_id)
             if share is not None:
                 ended += 1
@@ -240,13 +248,6 @@ class Registrations:
             self.counters.stalls += 1
             self._report(Event.STALLED, seconds=round(seconds, 3))
             self._wake()
-
-    def _hear(self) -> float:
-        """A call is taken: notices what happened before it, and that the instance listens."""
-        self._notice_stall()
-        now = self._clock.monotonic()
-        self._listening.heard(now)
-        return now
 
     # -- the source ----------------------------------------------------------
 
@@ -344,7 +345,7 @@ class Registrations:
         if content is not share.content and content != share.content:
             if not same_caller:
                 self._warn_if_alternating(share, heartbeat, now)
-            share.earlier.append((share.content, now))
+            share.leave_content(now)
             pool.set_content(share, content)
             changed = True
         if changed:
@@ -359,9 +360,10 @@ class Registrations:
             self._report(Event.RELAY_ID_NEEDED, pool=str(share.key), caller=heartbeat.caller)
 
     def _renew(self, share: Share, now: float) -> None:
-        share.renewed_at = now
+        share.counted_from = now
         share.deadline = now + share.granted
         share.extensions = 0
+        share.phase = self._listening.next_phase
         pool = self._pools[share.key]
         pool.last_renewal = now
         self._pools.move_to_end(share.key)

@@ -6,13 +6,12 @@ stays with the share, and equal numbers are decided by the share's identity, so
 that instances that see the same shares list the same content.
 """
 
-from collections import deque
-
 from global_discovery.domain.lease import Heartbeat
 from global_discovery.domain.pool import Content, PoolKey
 
 MAX_SHARES = 64
 MAX_LISTED_RELAYS = 256
+MAX_EARLIER = 64
 
 Identity = tuple[str, str]
 """What tells a share from the others of its pool; sorts."""
@@ -32,6 +31,7 @@ class Share:
 
     __slots__ = (
         "content",
+        "counted_from",
         "deadline",
         "earlier",
         "extensions",
@@ -43,12 +43,11 @@ class Share:
         "phase",
         "relay_id_needed",
         "relays",
-        "renewed_at",
         "sequence",
     )
 
     def __init__(self, heartbeat: Heartbeat, identity: Identity, *, phase: int) -> None:
-        """A share without a lease yet; `phase` is the first deaf phase that can matter to it."""
+        """A share without a lease yet; see `phase` below."""
         registration = heartbeat.registration
         self.key: PoolKey = registration.key
         self.identity = identity
@@ -58,21 +57,30 @@ class Share:
         self.lease_id = ""
         self.sequence = 0
         self.granted = 0.0
-        self.renewed_at = 0.0
+        self.counted_from = 0.0
+        """The renewal, or after a deaf phase the listening, that the lease is counted from."""
         self.deadline = 0.0
         self.extensions = 0
         """How often the lease was extended since its last renewal."""
         self.phase = phase
-        self.earlier: deque[tuple[Content, float]] = deque(maxlen=4)
-        """Contents it had before, and until when."""
+        """The first deaf phase that was not yet applied to the lease."""
+        self.earlier: dict[int, float] = {}
+        """The hashes of contents it had before, and until when; the oldest first."""
         self.relay_id_needed = False
         """Whether that warning was given."""
 
+    def leave_content(self, now: float) -> None:
+        """Keeps that it had its present content until now."""
+        mark = hash(self.content)
+        self.earlier.pop(mark, None)
+        self.earlier[mark] = now
+        if len(self.earlier) > MAX_EARLIER:
+            del self.earlier[next(iter(self.earlier))]
+
     def went_back(self, content: Content, now: float) -> bool:
         """Whether it had this content before, within a lease."""
-        return any(
-            content == earlier and now - until <= self.granted for earlier, until in self.earlier
-        )
+        until = self.earlier.get(hash(content))
+        return until is not None and now - until <= self.granted
 
 
 class PoolShares:

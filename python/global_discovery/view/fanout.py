@@ -166,7 +166,7 @@ class Watcher(Generic[T]):
         """What to write now; waits until there is something.
 
         Raises the DiscoveryError with which the stream is to be ended. When the
-        task is cancelled instead, `failure` tells whether this object did it.
+        task is cancelled instead, `gave_up` tells whether this object did it.
         """
         if self._failure is not None:
             raise self._failure.with_traceback(None)
@@ -189,6 +189,11 @@ class Watcher(Generic[T]):
         """Why the stream is to be ended, if this object wants that."""
         return self._failure
 
+    @property
+    def gave_up(self) -> bool:
+        """Whether this object has cancelled its task, because a write took too long."""
+        return isinstance(self._failure, SlowWatcher)
+
     def close(self) -> None:
         """The stream is over."""
         self._timer.cancel()
@@ -197,7 +202,11 @@ class Watcher(Generic[T]):
     def offer(self) -> None:
         """Hands the waiting task what changed for it, if anything did."""
         if self._future is not None and not self._future.done():
-            frames = self._take()
+            try:
+                frames = self._take()
+            except Exception as error:  # noqa: BLE001 - it ends this stream, and no other one
+                self._future.set_exception(error)
+                return
             if frames is not None:
                 self._future.set_result(frames)
 
@@ -232,8 +241,8 @@ class Watcher(Generic[T]):
     def _on_time(self) -> None:
         now = self._loop.time()
         waiting = self._future is not None and not self._future.done()
+        self.finished = now >= self._ends_at
         if waiting:
-            self.finished = now >= self._ends_at
             if self.finished or now >= self._sent_at + self._idle_seconds:
                 self._say_idle()
         elif self._future is None and now >= self._busy_since + self._write_seconds:
@@ -244,10 +253,12 @@ class Watcher(Generic[T]):
         self._timer = self._loop.call_later(max(wait, 0.05), self._on_time)
 
     def _say_idle(self) -> None:
-        if self._future is not None:
-            self._sent_at = self._loop.time()
+        """Says where the stream is; whatever is new goes first, or the mark would run ahead."""
+        self.offer()
+        if self._future is not None and not self._future.done():
             sequence = self._sequence if self._view.synced else None
             self._future.set_result(self._feed.idle(sequence, self._view.mark))
+        self._sent_at = self._loop.time()
 
     def _give_up(self) -> None:
         self._counters.slow += 1
@@ -333,8 +344,10 @@ class FanOut(Generic[T]):
     def flush(self) -> None:
         """Brings the view forward and hands every waiting watcher what changed for it."""
         self._scheduled = True  # the view may say that it moved: that is now
-        self.view.refresh()
-        self._scheduled = False
+        try:
+            self.view.refresh()
+        finally:
+            self._scheduled = False
         self._moved_at = self._loop.time()
         for watcher in list(self._watchers):
             watcher.offer()

@@ -14,8 +14,8 @@ from global_discovery.domain.completeness import Mark, Reason
 from global_discovery.sources.source import Source
 from global_discovery.view.position import Position, decode, new_process_id
 
-MIN_HISTORY = 16_384
 MAX_KEPT_SNAPSHOTS = 256
+_RECORD_BYTES = 256
 
 
 class Keyed(Protocol):
@@ -89,6 +89,19 @@ class _Record(NamedTuple, Generic[T]):
     after: Entry[T] | None
     departure: Departure | None
     estimated: bool
+    weight: int
+    """About how many bytes are kept for it alone."""
+
+
+class HistoryLimits(NamedTuple):
+    """How much is kept for readers that come back; above either, the older half goes."""
+
+    changes: int = 65_536
+    size: int = 64 * 1024 * 1024
+    """In bytes, about."""
+
+
+DEFAULT_LIMITS = HistoryLimits()
 
 
 class View(Generic[T]):
@@ -99,17 +112,20 @@ class View(Generic[T]):
         source: Source[Any, T],
         *,
         process: bytes | None = None,
-        min_history: int = MIN_HISTORY,
+        weigh: Callable[[T], int] = lambda _: 256,
+        limits: HistoryLimits = DEFAULT_LIMITS,
         mark_changed: Callable[[Mark], None] = lambda _: None,
     ) -> None:
-        """Keeps at least `min_history` changes, and as many as the list has entries."""
+        """`weigh` tells about how many bytes a value takes; what changed away is kept that long."""
         self._source = source
-        self._min_history = min_history
+        self._weigh = weigh
+        self._limits = limits
         self._mark_changed = mark_changed
         self._entries: dict[Any, Entry[T]] = {}
         """In the order of their keys once `_sort` has run."""
         self._sorted = True
         self._history: list[_Record[T]] = []
+        self._history_bytes = 0
         self._forgotten = 0
         """The position before the first record of the history."""
         self._snapshots: dict[bytes, Snapshot[T]] = {}
@@ -191,7 +207,9 @@ class View(Generic[T]):
             changes += 1
             first.setdefault(record.key, record.before)
             last[record.key] = record
-            if record.estimated and record.departure is not Departure.UNLISTED:
+            # A reader that comes to an estimated view through an exact moment which
+            # it never saw still carries what that moment would have dropped.
+            if record.estimated or not self.mark.exact:
                 doubted.add(record.key)
         entries: list[Entry[T]] = []
         gone: dict[Departure, list[Any]] = {Departure.REMOVED: [], Departure.UNLISTED: []}
@@ -199,11 +217,11 @@ class View(Generic[T]):
             if record.after is not None and wanted.matches(record.after.value):
                 entries.append(record.after)
                 continue
+            departure = _departure(record, wanted)
             before = first[key]
-            if before is not None and wanted.matches(before.value):
-                gone[record.departure or Departure.REMOVED].append(key)
-            elif key in doubted and record.departure is not Departure.UNLISTED:
-                gone[Departure.REMOVED].append(key)
+            listed = before is not None and wanted.matches(before.value)
+            if listed or (departure is Departure.REMOVED and key in doubted):
+                gone[departure].append(key)
         return Delta(
             self.sequence,
             self.mark,
@@ -236,7 +254,7 @@ class View(Generic[T]):
         elif before is not None:
             del self._entries[change.key]
             self._record(change.key, before, None, change.departure)
-        elif not self.mark.exact:
+        else:
             # It came and went unseen: a reader may still carry it from elsewhere.
             self._record(change.key, None, None, change.departure)
 
@@ -247,7 +265,9 @@ class View(Generic[T]):
         after: Entry[T] | None,
         departure: Departure | None,
     ) -> None:
-        self._history.append(_Record(key, before, after, departure, not self.mark.exact))
+        weight = _RECORD_BYTES + (0 if before is None else self._weigh(before.value))
+        self._history_bytes += weight
+        self._history.append(_Record(key, before, after, departure, not self.mark.exact, weight))
 
     def _sort(self) -> None:
         """Puts what entered since the last time where it belongs; cheap, as the rest is sorted."""
@@ -256,9 +276,28 @@ class View(Generic[T]):
             self._sorted = True
 
     def _trim(self) -> None:
-        """Forgets the oldest half once there is twice as much as must be kept."""
-        keep = max(self._min_history, len(self._entries))
-        if len(self._history) > 2 * keep:
-            excess = len(self._history) - keep
-            del self._history[:excess]
-            self._forgotten += excess
+        """Forgets the older half once there is too much."""
+        number, size = len(self._history), self._history_bytes
+        limits = self._limits
+        if number <= limits.changes and size <= limits.size:
+            return
+        oldest = iter(self._history)
+        while number > limits.changes // 2 or size > limits.size // 2:
+            size -= next(oldest).weight
+            number -= 1
+        forgotten = len(self._history) - number
+        del self._history[:forgotten]
+        self._forgotten += forgotten
+        self._history_bytes = size
+
+
+def _departure(record: _Record[T], wanted: Filter) -> Departure:
+    """How a key left a reader's list that has no place for its newest state.
+
+    What no longer matched the filter when its lease ended is gone for this
+    reader, whatever that end means.
+    """
+    before = record.before
+    if record.departure is Departure.UNLISTED and (before is None or wanted.matches(before.value)):
+        return Departure.UNLISTED
+    return Departure.REMOVED
