@@ -59,7 +59,9 @@ class Core:
         self.storage = store.name
         self.registrar = Registrar(self.registrations, store, report)
         self.pools: View[Pool] = View(
-            self.registrations, mark_changed=_mark_reporter(report, "pools")
+            self.registrations,
+            weigh=lambda pool: pool.weight,
+            mark_changed=_mark_reporter(report, "pools"),
         )
         self.routers: View[Router] = View(
             ConfiguredRouters(settings.routers), process=self.pools.process

@@ -4,11 +4,10 @@ Start: the ports open first and say NOT_SERVING; then the store is read; then
 calls are taken and everything says ready. Stop: NOT_SERVING first, then every
 stream ends with a status on which its client comes back, then calls under way
 are finished. Each task that runs for ever is owned here, and the death of one
-ends the service.
+ends the service, also while it starts.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -16,16 +15,20 @@ from prometheus_client import CollectorRegistry
 
 from global_discovery.domain.clock import Clock
 from global_discovery.domain.errors import ShuttingDown
-from global_discovery.domain.events import Report, ignore
+from global_discovery.domain.events import Event, Report, ignore
 from global_discovery.serving.caller import Callers, Network
 from global_discovery.serving.core import Core, CoreSettings
 from global_discovery.serving.grpc.server import GrpcFace
 from global_discovery.serving.grpc.service import PoolDiscovery
 from global_discovery.serving.metrics import CallMetrics, CoreCollector, LoopLag
+from global_discovery.serving.race import race
+from global_discovery.serving.readiness import Readiness
+from global_discovery.serving.rest.server import RestFace
 from global_discovery.storage.store import RegistrationStore
 
 TICK_SECONDS = 0.1
 DRAIN_SECONDS = 1.0
+STORE_CLOSE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,10 @@ class ServiceSettings:
 
 
 class Service:
-    """One instance. `start`, then `run` until it is cancelled or `stop` is called."""
+    """One instance. `start`, then `run` until it is cancelled, then `stop`.
+
+    Whatever `start` and `run` ended with, `stop` closes what is open.
+    """
 
     def __init__(
         self,
@@ -53,38 +59,69 @@ class Service:
         """Must be made inside the event loop. Raises OSError when a port is taken."""
         self.core = Core(settings.core, store, clock=clock, report=report)
         self._store = store
+        self._report = report
         self._lag = LoopLag()
         self.registry = CollectorRegistry()
         self.registry.register(CoreCollector(self.core, self._lag))
         metrics = CallMetrics(self.registry)
         callers = Callers(settings.trusted_proxies)
         self.grpc = GrpcFace(PoolDiscovery(self.core, callers, metrics), settings.grpc_listen)
+        self._readiness = Readiness(self.core)
+        self.rest = RestFace(
+            self.core,
+            callers,
+            metrics,
+            self.registry,
+            self._readiness,
+            listen=settings.listen,
+            health_listen=settings.health_listen,
+        )
         self._ticker: asyncio.Task[None] | None = None
 
+    @property
+    def ports(self) -> dict[str, int]:
+        """The ports that are open, as the log names them."""
+        ports = {"grpc_port": self.grpc.port, "rest_port": self.rest.port}
+        if self.rest.health_port is not None:
+            ports["health_port"] = self.rest.health_port
+        return ports
+
     async def start(self) -> None:
-        """Opens the ports, reads the store, and is ready. Raises OSError."""
+        """Opens the ports, reads the store, and is ready. Raises OSError, or what ended a task."""
         await self.grpc.start()
+        await self.rest.start()
         self._ticker = asyncio.create_task(self._tick_for_ever(), name="ticker")
-        await self.core.registrar.open()
+        self._readiness.supervise(self._ticker)
+        self._report(Event.LISTENING, **self.ports)
+        await race(self.core.registrar.open(), self.run())
         self.grpc.health.set_all(serving=True)
+        self._report(Event.READY, **self.ports)
 
     async def run(self) -> None:
-        """Returns when a task that must not end has ended, by raising what ended it."""
+        """Ends when a task that must not end has ended, by raising what ended it."""
         if self._ticker is not None:
-            await self._ticker
+            await asyncio.wait([self._ticker])
+            self._ticker.result()
 
     async def stop(self) -> None:
-        """Drains and closes everything; within two seconds when nobody is slow."""
-        self.grpc.health.set_all(serving=False)
+        """Drains and closes everything; within two seconds when nobody is slow.
+
+        Calls and streams of those who are slow are cut after DRAIN_SECONDS, and
+        the store has STORE_CLOSE_SECONDS to close.
+        """
+        self._report(Event.STOPPING)
+        self.grpc.health.end()
         self.core.registrar.shut()
         for watchers in (self.core.pool_watchers, self.core.router_watchers):
             watchers.end_all(ShuttingDown())
-        await self.grpc.stop(DRAIN_SECONDS)
+        await asyncio.gather(self.grpc.stop(DRAIN_SECONDS), self.rest.stop(DRAIN_SECONDS))
         if self._ticker is not None:
             self._ticker.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._ticker
-        await self._store.close()
+            await asyncio.wait([self._ticker])
+        try:
+            await asyncio.wait_for(self._store.close(), STORE_CLOSE_SECONDS)
+        except TimeoutError:
+            self._report(Event.STORE_NOT_CLOSED, seconds=STORE_CLOSE_SECONDS)
 
     async def _tick_for_ever(self) -> None:
         """Ends leases as they are due, in bounded portions."""

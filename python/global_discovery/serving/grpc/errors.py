@@ -77,12 +77,16 @@ async def abort(context: "grpc.aio.ServicerContext[bytes, bytes]", status: Statu
     """Ends the call with a status and its details.
 
     A client that does not read gets the status behind what is in flight to it
-    already; we wait for that only so long, and keep nothing meanwhile.
+    already; we wait for that only so long, and keep nothing meanwhile. Ends as
+    a cancelled call when the client is gone or still does not read.
     """
     code = next(code for code in grpc.StatusCode if code.value[0] == status.code)
     trailing = ((DETAILS, status.SerializeToString()),)
     ending = context.abort(code, status.message, trailing_metadata=trailing)
-    await asyncio.wait_for(ending, ABORT_SECONDS)
+    try:
+        await asyncio.wait_for(ending, ABORT_SECONDS)
+    except (TimeoutError, grpc.aio.InternalError):
+        raise asyncio.CancelledError from None
 
 
 def _status(code: grpc.StatusCode, message: str, details: list[Message]) -> Status:

@@ -8,6 +8,7 @@ itself. Here every watcher has an event of its own.
 import asyncio
 from typing import Any
 
+import grpc
 from grpc_health.v1 import health, health_pb2
 
 Status = health_pb2.HealthCheckResponse
@@ -21,6 +22,7 @@ class Health(health.aio.HealthServicer):  # type: ignore[misc] # the library shi
         super().__init__()
         self._server_status = dict.fromkeys(["", *services], Status.NOT_SERVING)
         self._watchers: set[asyncio.Event] = set()
+        self._over = False
 
     def set_all(self, *, serving: bool) -> None:
         """Says so of everything, at once, whoever watches."""
@@ -28,6 +30,11 @@ class Health(health.aio.HealthServicer):  # type: ignore[misc] # the library shi
         self._server_status = dict.fromkeys(self._server_status, status)
         for changed in self._watchers:
             changed.set()
+
+    def end(self) -> None:
+        """Everything is NOT_SERVING, and every watcher is told so and then ended."""
+        self._over = True
+        self.set_all(serving=False)
 
     async def Watch(  # noqa: N802 - the rpc's name
         self, request: Any, context: Any
@@ -43,6 +50,9 @@ class Health(health.aio.HealthServicer):  # type: ignore[misc] # the library shi
                 if status != told:
                     await context.write(Status(status=status))
                     told = status
-                await changed.wait()
+                elif self._over:
+                    await context.abort(grpc.StatusCode.UNAVAILABLE, "shutting down")
+                else:
+                    await changed.wait()
         finally:
             self._watchers.discard(changed)

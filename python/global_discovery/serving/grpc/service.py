@@ -18,6 +18,7 @@ from global_discovery.domain.errors import DiscoveryError, InvalidInput, Violati
 from global_discovery.domain.lease import Heartbeat, Withdrawal
 from global_discovery.domain.pool import PoolKey, Registration
 from global_discovery.serving import wire
+from global_discovery.serving.byte_cache import ByteCache
 from global_discovery.serving.caller import HEADER, Callers, grpc_peer_address
 from global_discovery.serving.core import Core
 from global_discovery.serving.grpc import errors
@@ -42,9 +43,6 @@ FACE = "grpc"
 M = TypeVar("M", bound=Message)
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
-_CACHED_REGISTRATIONS = 16_384
-_CACHED_REGISTRATION_BYTES = 4_096
-
 
 class PoolDiscovery:
     """The handlers of the service."""
@@ -54,7 +52,7 @@ class PoolDiscovery:
         self._core = core
         self._callers = callers
         self._metrics = metrics
-        self._checked: dict[bytes, Registration] = {}
+        self._checked: ByteCache[Registration] = ByteCache()
 
     def handlers(self) -> grpc.GenericRpcHandler:
         """The service, to be added to a server."""
@@ -99,6 +97,9 @@ class PoolDiscovery:
                 code = errors.code_of(error).name
                 self._metrics.refused(FACE, error.reason)
                 await errors.abort(context, errors.status_of(error))
+            except grpc.aio.BaseError:
+                # The call is over for gRPC: its client went while we wrote to it.
+                raise asyncio.CancelledError from None
             except Exception:  # noqa: BLE001 - nothing internal may reach a caller
                 code = "INTERNAL"
                 request_id = errors.new_request_id()
@@ -163,10 +164,7 @@ class PoolDiscovery:
         registration = self._checked.get(data)
         if registration is None:
             registration = rules.check_registration(wire.raw_registration(message))
-            if len(data) <= _CACHED_REGISTRATION_BYTES:
-                if len(self._checked) >= _CACHED_REGISTRATIONS:
-                    self._checked.clear()
-                self._checked[data] = registration
+            self._checked.put(data, registration)
         return registration
 
     def _caller(self, context: Context) -> str:
@@ -214,9 +212,8 @@ class PoolDiscovery:
             await _follow(watcher, context)
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if watcher.failure is None or task is None:
+            if watcher.failure is None or not watcher.gave_up or task is None or task.uncancel():
                 raise
-            task.uncancel()
             raise watcher.failure from None
         finally:
             watcher.close()

@@ -1,0 +1,52 @@
+"""What a call is answered with, before it becomes an aiohttp response.
+
+Answers are immutable and may be kept and given to any number of callers.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import orjson
+from multidict import CIMultiDict, CIMultiDictProxy
+
+JSON = "application/json"
+PROBLEM = "application/problem+json"
+
+
+class Answer(NamedTuple):
+    """One whole answer. `Content-Length` and `Date` are added when it is sent."""
+
+    status: int
+    headers: CIMultiDictProxy[str]
+    body: bytes | None = None
+    close: bool = False
+    """Whether the connection ends with it."""
+
+
+def headers(
+    content_type: str | None, extra: Mapping[str, str] | None = None, *, cache: str = "no-store"
+) -> CIMultiDictProxy[str]:
+    """The headers that every answer has, and what is added to them."""
+    fields = CIMultiDict(
+        {
+            "Server": "global-discovery",
+            "Cache-Control": cache,
+            "X-Content-Type-Options": "nosniff",
+        }
+    )
+    if content_type:
+        fields["Content-Type"] = content_type
+    if extra:
+        fields.extend(extra)
+    return CIMultiDictProxy(fields)
+
+
+_JSON_HEADERS = headers(JSON)
+
+
+def json_answer(value: Any, status: int = 200) -> Answer:
+    """A value as JSON."""
+    return Answer(status, _JSON_HEADERS, orjson.dumps(value))
+
+
+NO_CONTENT = Answer(204, headers(None))

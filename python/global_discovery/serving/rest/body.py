@@ -1,0 +1,88 @@
+"""Reads a JSON body within its limits of size and time.
+
+What can be refused by the headers alone is refused before a byte is read; a
+body without a length is read up to the limit and no further.
+"""
+
+import asyncio
+
+from aiohttp import web
+from aiohttp.http import HttpVersion11
+from aiohttp.web_protocol import RequestPayloadError
+
+from global_discovery.serving.rest import problem
+from global_discovery.serving.rest.connection import CallerGone, Limits
+from global_discovery.serving.rest.problem import Problem
+from global_discovery.serving.rest.request_parts import is_json
+
+MAX_BODY_BYTES = 1024 * 1024
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+async def read_json_body(request: web.BaseRequest, limits: Limits) -> bytes:
+    """The body's bytes. Raises Problem (400, 408, 413, 415) and CallerGone."""
+    _check_headers(request)
+    content = request.content
+    if content.is_eof():
+        return content.read_nowait()
+    await _say_continue(request)
+    loop = asyncio.get_running_loop()
+    stall_seconds = limits.body_stall_seconds
+    end = loop.time() + limits.body_seconds
+    chunks: list[bytes] = []
+    room = MAX_BODY_BYTES
+    try:
+        async with asyncio.timeout(stall_seconds) as stall:
+            while chunk := await content.readany():
+                room -= len(chunk)
+                if room < 0:
+                    raise _too_large()
+                chunks.append(chunk)
+                stall.reschedule(min(loop.time() + stall_seconds, end))
+    except TimeoutError:
+        raise problem.too_slow("the body") from None
+    except RequestPayloadError:
+        raise problem.malformed("the body is not framed as HTTP has it", close=True) from None
+    except OSError as error:
+        raise CallerGone from error
+    return b"".join(chunks)
+
+
+def _check_headers(request: web.BaseRequest) -> None:
+    headers = request.headers
+    if not is_json(headers.get("Content-Type", "")):
+        raise Problem(
+            415,
+            "UNSUPPORTED_MEDIA_TYPE",
+            "Content-Type must be application/json in UTF-8",
+            header_fields={"Accept-Post": "application/json"},
+        )
+    for coding in headers.getall("Content-Encoding", ()):
+        if coding.strip().lower() not in {"", "identity"}:
+            raise Problem(
+                415,
+                "UNSUPPORTED_CONTENT_ENCODING",
+                "the body must have no Content-Encoding",
+                header_fields={"Accept-Encoding": "identity"},
+            )
+    length = headers.get("Content-Length", "")
+    if length.isascii() and length.isdigit() and _exceeds(length, MAX_BODY_BYTES):
+        raise _too_large()
+
+
+def _exceeds(digits: str, limit: int) -> bool:
+    digits = digits.lstrip("0")
+    return len(digits) > len(str(limit)) or int(digits or "0") > limit
+
+
+async def _say_continue(request: web.BaseRequest) -> None:
+    """Tells a caller that waits with its body that it may send it (RFC 9110, 10.1.1)."""
+    expects = request.headers.get("Expect", "").lower() == "100-continue"
+    if expects and request.version == HttpVersion11 and request.transport is not None:
+        request.transport.write(_CONTINUE)
+
+
+def _too_large() -> Problem:
+    return Problem(
+        413, "BODY_TOO_LARGE", f"the body is larger than {MAX_BODY_BYTES} bytes", close=True
+    )

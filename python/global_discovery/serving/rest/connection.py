@@ -1,0 +1,301 @@
+"""One HTTP connection, bounded in every direction, and never answered with a stack trace.
+
+aiohttp parses HTTP and keeps the connection. What it leaves open is closed here:
+headers that do not come to an end, a caller that does not read its answer,
+bytes that are no HTTP (answered with a problem document, without a line in the
+log), and an end of the process that waits for nobody but the calls under way.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from aiohttp import web
+from aiohttp.http_exceptions import LineTooLong
+from aiohttp.streams import EMPTY_PAYLOAD
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError, _ErrInfo
+
+from global_discovery.serving.caller import peer_address
+from global_discovery.serving.rest import problem
+from global_discovery.serving.rest.problem import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a caller may take, in seconds, for each thing that it must do."""
+
+    headers_seconds: float = 30.0
+    """From the first byte of a request to the end of its headers."""
+    body_stall_seconds: float = 10.0
+    """Between two pieces of a body."""
+    body_seconds: float = 60.0
+    """For a whole body."""
+    write_seconds: float = 30.0
+    """Without the caller reading anything of its answer."""
+    idle_seconds: float = 75.0
+    """Between two requests; longer than the usual idle time of a proxy's upstream."""
+    linger_seconds: float = 2.0
+    """For reading a refused request to its end, so that its answer is not lost."""
+
+
+class CallerGone(Exception):
+    """The connection broke under a call: there is nobody to answer."""
+
+
+class Gate(Protocol):
+    """Answers requests, and what was none."""
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Never raises but for cancellation."""
+        ...
+
+    def refuse(self, why: Problem) -> web.Response:
+        """The answer to what could not even be parsed."""
+        ...
+
+    def fail(self) -> web.Response:
+        """The answer while an exception of ours is being handled."""
+        ...
+
+
+class Connection(RequestHandler):
+    """Belongs to a `ConnectionServer`."""
+
+    def __init__(self, server: "ConnectionServer", limits: Limits, **options: Any) -> None:
+        """See aiohttp for `options`."""
+        super().__init__(server, **options)
+        self._server = server
+        self._limits = limits
+        self._headers_timer: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
+        self._resumes = 0
+        """How often the caller has read on after it had paused us."""
+        self._ended: asyncio.Event | None = None
+        self._open: asyncio.Transport | None = None
+        self.peer = ""
+        """The address at the other end, in its canonical form."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        super().connection_made(transport)
+        self._open = cast("asyncio.Transport", transport)
+        self._server.opened(self)
+        peername = transport.get_extra_info("peername")
+        if peername:
+            self.peer = peer_address(peername[0])
+        else:
+            self.abort()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Called by the loop."""
+        self._stop_headers_timer()
+        self._stop_write_timer()
+        super().connection_lost(exc)
+        self._open = None
+        if self._ended is not None:
+            self._ended.set()
+        self._server.closed(self)
+
+    def eof_received(self) -> None:
+        """Called by the loop: the caller sends no more."""
+        if self._ended is not None:
+            self._ended.set()
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop, and by aiohttp with nothing to go on parsing."""
+        super().data_received(data)
+        waiter = self._waiter
+        if waiter is None or waiter.done():
+            if self._headers_timer is not None:
+                self._stop_headers_timer()
+            if self._messages:
+                self._fail_unfinished_body()
+        elif data and self._headers_timer is None:
+            seconds = self._limits.headers_seconds
+            self._headers_timer = self._loop.call_later(seconds, self._headers_late)
+
+    async def start(self) -> None:
+        """Serves until the connection ends; what it leaves unsent is then given up in time."""
+        try:
+            await super().start()
+        finally:
+            transport = self._open
+            if transport is not None and transport.get_write_buffer_size():
+                self._loop.call_later(self._limits.write_seconds, transport.abort)
+
+    def pause_writing(self) -> None:
+        """Called by the loop: the caller does not read as fast as we write."""
+        super().pause_writing()
+        if self._write_timer is None:
+            self._watch_reader()
+
+    def resume_writing(self) -> None:
+        """Called by the loop."""
+        super().resume_writing()
+        self._resumes += 1
+
+    def close_if_idle(self) -> None:
+        """Ends it at once unless a call is under way, whose answer will end it."""
+        waiter = self._waiter
+        if self._request_count == 0 or (waiter is not None and not waiter.done()):
+            self.force_close()
+        elif self._ended is not None:
+            self._ended.set()
+
+    def abort(self) -> None:
+        """Ends it, whatever is under way."""
+        if self._open is not None:
+            self._open.abort()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """The answer to an exception that got past the gate."""
+        del status, exc, message
+        if request.writer.output_size > 0:
+            raise ConnectionError
+        response = self._server.gate.fail()
+        response.force_close()
+        return response
+
+    def _make_error_handler(
+        self, err_info: _ErrInfo
+    ) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
+        """Answers what is no HTTP, and reads on for a while, or the answer would be lost."""
+        if err_info.status == _LATE:
+            why = problem.too_slow("the request's headers")
+        elif isinstance(err_info.exc, LineTooLong):
+            why = problem.malformed("a line of the request is too long", close=True)
+        else:
+            why = problem.malformed("the request is not well-formed HTTP/1.1", close=True)
+
+        async def refuse(request: web.BaseRequest) -> web.StreamResponse:
+            response = self._server.gate.refuse(why)
+            await response.prepare(request)
+            await response.write_eof()
+            self._close = True
+            await self._linger()
+            return response
+
+        return refuse
+
+    async def _linger(self) -> None:
+        """Until the caller has sent all it wants; nothing of it is parsed any more."""
+        transport = self.transport
+        if transport is None or self._server.draining:
+            return
+        if transport.can_write_eof():
+            transport.write_eof()
+        self._ended = asyncio.Event()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._limits.linger_seconds):
+                await self._ended.wait()
+
+    def _headers_late(self) -> None:
+        self._headers_timer = None
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            late = _ErrInfo(status=_LATE, exc=TimeoutError(), message="")
+            self._messages.append((late, EMPTY_PAYLOAD))
+            waiter.set_result(None)
+
+    def _stop_headers_timer(self) -> None:
+        if self._headers_timer is not None:
+            self._headers_timer.cancel()
+            self._headers_timer = None
+
+    def _watch_reader(self) -> None:
+        """One timer while anything waits to be read, however often we are paused."""
+        transport = self._open
+        self._write_timer = None
+        if transport is not None and self._paused:
+            seen = (self._resumes, transport.get_write_buffer_size())
+            seconds = self._limits.write_seconds
+            self._write_timer = self._loop.call_later(seconds, self._check_reader, *seen)
+
+    def _check_reader(self, resumes: int, left: int) -> None:
+        transport = self._open
+        if transport is None:
+            return
+        read_on = self._resumes != resumes or transport.get_write_buffer_size() < left
+        if self._paused and not read_on:
+            transport.abort()
+        else:
+            self._watch_reader()
+
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    def _fail_unfinished_body(self) -> None:
+        """A body whose framing broke ends with an error; aiohttp would have it wait."""
+        request = self._current_request
+        if request is not None and isinstance(self._messages[-1][0], _ErrInfo):
+            body = request.content
+            if not body.is_eof() and body.exception() is None:
+                body.set_exception(RequestPayloadError("malformed"))
+
+
+_LATE = 408
+
+
+class ConnectionServer(web.Server):
+    """The connections of one port."""
+
+    def __init__(self, gate: Gate, limits: Limits) -> None:
+        """`gate` answers."""
+        super().__init__(gate)
+        self.gate = gate
+        self.draining = False
+        self._limits = limits
+        self._all: set[Connection] = set()
+        self._none_left = asyncio.Event()
+        self._none_left.set()
+
+    def __call__(self) -> Connection:
+        """A protocol for one new connection."""
+        return Connection(
+            self,
+            self._limits,
+            loop=self._loop,
+            access_log=None,
+            keepalive_timeout=self._limits.idle_seconds,
+            lingering_time=self._limits.linger_seconds,
+            auto_decompress=False,
+        )
+
+    def opened(self, connection: Connection) -> None:
+        """A connection is there."""
+        self._all.add(connection)
+        self._none_left.clear()
+        if self.draining:
+            connection.force_close()
+
+    def closed(self, connection: Connection) -> None:
+        """A connection is gone."""
+        self._all.discard(connection)
+        if not self._all:
+            self._none_left.set()
+
+    async def drain(self, grace: float) -> None:
+        """Ends idle connections at once, the others once answered, and all after `grace`."""
+        self.draining = True
+        for connection in list(self._all):
+            connection.close_if_idle()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                await self._none_left.wait()
+        for connection in list(self._all):
+            connection.abort()
+        await self.shutdown(_CANCEL_SECONDS)
+
+
+_CANCEL_SECONDS = 0.1
+"""For a handler that was cancelled to end."""

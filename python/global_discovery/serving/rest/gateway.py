@@ -1,0 +1,108 @@
+"""Between connections and handlers: finds the route, and turns every outcome into an answer.
+
+Whatever happens, a caller gets an answer of the contract: no stack trace, no
+internal text, nothing of what it sent. Each call is counted under a name from a
+fixed set.
+"""
+
+import time
+
+from aiohttp import web
+
+from global_discovery.domain.errors import DiscoveryError
+from global_discovery.serving.log import log_internal_error
+from global_discovery.serving.metrics import CallMetrics
+from global_discovery.serving.rest import problem
+from global_discovery.serving.rest.answer import Answer, headers
+from global_discovery.serving.rest.connection import CallerGone
+from global_discovery.serving.rest.problem import Problem
+from global_discovery.serving.rest.request_parts import parse_target
+from global_discovery.serving.rest.route import Call, Route, Routes
+
+FACE = "rest"
+OTHER = "other"
+"""The name of every call that is not to a documented path and method."""
+
+
+class Gateway:
+    """The gate of one port. See `connection.Gate`."""
+
+    def __init__(self, routes: Routes, metrics: CallMetrics) -> None:
+        """Serves `routes` and nothing else."""
+        self._routes = routes
+        self._metrics = metrics
+        self.draining = False
+        """Whether every answer is the last one of its connection."""
+
+    async def __call__(self, request: web.BaseRequest) -> web.Response:
+        """See Gate."""
+        started = time.perf_counter()
+        label = OTHER
+        try:
+            target = parse_target(request.raw_path)
+            found = self._routes.find(target.path)
+            if found is None:
+                answer = self._without_route(request.method, target.path)
+            else:
+                route, key = found
+                handler = route.handlers.get(request.method)
+                if handler is None:
+                    answer = _without_handler(request.method, route)
+                else:
+                    label = route.labels[request.method]
+                    answer = await handler(Call(request, target.query, key))
+        except Problem as error:
+            answer = self._problem(error)
+        except DiscoveryError as error:
+            answer = self._problem(problem.of(error))
+        except CallerGone:
+            answer = problem.malformed("the connection broke", close=True).answer()
+        except Exception:  # noqa: BLE001 - it is logged, and its caller gets a fixed text
+            answer = self._internal(label)
+        self._metrics.answered(FACE, label, str(answer.status), time.perf_counter() - started)
+        return self._response(answer)
+
+    def refuse(self, why: Problem) -> web.Response:
+        """See Gate."""
+        self._metrics.answered(FACE, OTHER, str(why.status), None)
+        return self._response(self._problem(why))
+
+    def fail(self) -> web.Response:
+        """See Gate."""
+        self._metrics.answered(FACE, OTHER, "500", None)
+        return self._response(self._internal(OTHER))
+
+    def _without_route(self, method: str, path: str) -> Answer:
+        if path == "*" and method == "OPTIONS":
+            return _allowed(self._routes.allow)
+        raise Problem(404, "NOT_FOUND", "there is no such path")
+
+    def _problem(self, error: Problem) -> Answer:
+        self._metrics.refused(FACE, error.code)
+        return error.answer()
+
+    def _internal(self, label: str) -> Answer:
+        error, request_id = problem.internal()
+        log_internal_error(request_id, label)
+        return error.answer()
+
+    def _response(self, answer: Answer) -> web.Response:
+        response = web.Response(status=answer.status, body=answer.body, headers=answer.headers)
+        if answer.close or self.draining:
+            response.force_close()
+        return response
+
+
+def _without_handler(method: str, route: Route) -> Answer:
+    if method == "OPTIONS":
+        return _allowed(route.allow)
+    raise Problem(
+        405,
+        "METHOD_NOT_ALLOWED",
+        f"this path takes {route.allow}",
+        header_fields={"Allow": route.allow},
+    )
+
+
+def _allowed(methods: str) -> Answer:
+    return Answer(204, headers(None, {"Allow": methods}))

@@ -1,0 +1,170 @@
+"""The calls about pools and routers: HTTP to values of the domain, and back."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from aiohttp import web
+
+from global_discovery.domain import rules
+from global_discovery.domain.errors import InvalidInput, Violation
+from global_discovery.domain.lease import Heartbeat, Withdrawal
+from global_discovery.domain.pool import PoolKey
+from global_discovery.serving.caller import HEADER, Callers
+from global_discovery.serving.core import Core
+from global_discovery.serving.rest.answer import NO_CONTENT, Answer, json_answer
+from global_discovery.serving.rest.body import read_json_body
+from global_discovery.serving.rest.connection import Connection, Limits
+from global_discovery.serving.rest.list_body import ListBodies, pools_json, routers_json
+from global_discovery.serving.rest.problem import Problem
+from global_discovery.serving.rest.registration_body import RegistrationBodies
+from global_discovery.serving.rest.request_parts import key_part, lease_ids, query_parameters
+from global_discovery.serving.rest.route import KEY_PATH, Call, Route
+from global_discovery.view.filters import EVERYTHING, MAX_VALUES, NoFilter, PoolFilter
+from global_discovery.view.view import Filter
+
+_FILTERS = ("model", "region", "cluster_id", "namespace")
+_NO_FILTER = NoFilter()
+
+
+class DiscoveryHandlers:
+    """Serves from the core, in the same loop."""
+
+    def __init__(self, core: Core, callers: Callers, limits: Limits) -> None:
+        """`limits` are those of reading a body."""
+        self._core = core
+        self._callers = callers
+        self._limits = limits
+        self._registrations = RegistrationBodies()
+        self._pools = ListBodies(core.pools, pools_json)
+        self._routers = ListBodies(core.routers, routers_json)
+
+    def routes(self) -> list[Route]:
+        """What is served on the REST port."""
+        return [
+            Route("/pools", {"GET": self.list_pools, "POST": self.register_pool}),
+            Route(KEY_PATH, {"DELETE": self.withdraw_pool}),
+            Route("/routers", {"GET": self.list_routers}),
+        ]
+
+    async def register_pool(self, call: Call) -> Answer:
+        """`POST /pools`: registers, and is the heartbeat."""
+        query_parameters(call.query, ())
+        said = self._registrations.read(await read_json_body(call.request, self._limits))
+        heartbeat = Heartbeat(
+            said.registration,
+            caller=self._caller(call.request),
+            relay_id=said.relay_id,
+            lease_id=said.lease_id,
+            sequence=said.sequence,
+        )
+        lease = await self._core.registrar.register(heartbeat)
+        return json_answer(
+            {
+                "lease_duration_secs": lease.terms.lease_duration,
+                "heartbeat_interval_secs": lease.terms.heartbeat_interval,
+                "lease_id": lease.lease_id,
+            }
+        )
+
+    async def withdraw_pool(self, call: Call) -> Answer:
+        """`DELETE` of a key: ends one share, or all."""
+        parameters = query_parameters(call.query, ("relay_id", "relay", "all"))
+        withdrawal = Withdrawal(
+            key=_key(call.key),
+            caller=self._caller(call.request),
+            lease_ids=_lease_ids(call.request),
+            relay_id=_relay_id(parameters["relay_id"]),
+            relays=_relays(parameters["relay"]),
+            all_shares=_all_shares(parameters["all"]),
+        )
+        await self._core.registrar.withdraw(withdrawal)
+        return NO_CONTENT
+
+    async def list_pools(self, call: Call) -> Answer:
+        """`GET /pools`."""
+        wanted = _filter(call.query) if call.query else EVERYTHING
+        return await _listed(self._pools, wanted, call.request)
+
+    async def list_routers(self, call: Call) -> Answer:
+        """`GET /routers`."""
+        query_parameters(call.query, ())
+        return await _listed(self._routers, _NO_FILTER, call.request)
+
+    def _caller(self, request: web.BaseRequest) -> str:
+        connection = cast("Connection", request.protocol).peer
+        if self._callers.trusts_nobody:
+            return connection
+        return self._callers.address(connection, request.headers.getall(HEADER, ()))
+
+
+async def _listed(lists: ListBodies[Any], wanted: Filter, request: web.BaseRequest) -> Answer:
+    headers = request.headers
+    if_none_match = None
+    if "If-None-Match" in headers:
+        if_none_match = ",".join(headers.getall("If-None-Match"))
+    accepted = ""
+    if "Accept-Encoding" in headers:
+        accepted = ",".join(headers.getall("Accept-Encoding"))
+    return await lists.body(wanted).answer(accepted, if_none_match)
+
+
+def _filter(query: str) -> PoolFilter:
+    values = {name: frozenset(given) for name, given in query_parameters(query, _FILTERS).items()}
+    too_many = [
+        Violation(name, f"must have at most {MAX_VALUES} different values")
+        for name, given in values.items()
+        if len(given) > MAX_VALUES
+    ]
+    if too_many:
+        raise InvalidInput(too_many)
+    return PoolFilter(
+        models=values["model"],
+        regions=values["region"],
+        cluster_ids=values["cluster_id"],
+        namespaces=values["namespace"],
+    )
+
+
+def _key(segments: Sequence[str]) -> PoolKey:
+    cluster_id, namespace, dgd_name = map(key_part, segments)
+    return rules.check_key(cluster_id, namespace, dgd_name)
+
+
+def _lease_ids(request: web.BaseRequest) -> tuple[str, ...]:
+    given = request.headers.getall("If-Match", None)
+    if given is None:
+        return ()
+    ids = lease_ids(",".join(given))
+    for lease_id in ids:
+        rules.check_caller_ids(lease_id=lease_id)
+    return ids
+
+
+def _relay_id(given: Sequence[str]) -> str:
+    """An empty one is a mistake: the call would speak for another share than it means to."""
+    if not given:
+        return ""
+    if len(given) > 1:
+        raise _bad_parameter("relay_id may be given once")
+    if not given[0]:
+        raise InvalidInput([Violation("relay_id", "must not be empty")])
+    rules.check_caller_ids(relay_id=given[0])
+    return given[0]
+
+
+def _relays(given: Sequence[str]) -> tuple[str, ...]:
+    try:
+        return rules.check_relays(given)
+    except InvalidInput as error:
+        named = [(name.replace("relays", "relay", 1), text) for name, text in error.violations]
+        raise InvalidInput([Violation(*each) for each in named], total=error.total) from None
+
+
+def _all_shares(given: Sequence[str]) -> bool:
+    if given and list(given) != ["true"]:
+        raise _bad_parameter("all may only be given as all=true, once")
+    return bool(given)
+
+
+def _bad_parameter(detail: str) -> Problem:
+    return Problem(400, "BAD_PARAMETER", detail)

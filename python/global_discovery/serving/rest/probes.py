@@ -1,0 +1,90 @@
+"""Health, metrics and the document of this contract."""
+
+from aiohttp.web import BaseRequest
+from prometheus_client import CollectorRegistry, exposition
+from prometheus_client.openmetrics import exposition as openmetrics
+
+from global_discovery.serving.core import Core
+from global_discovery.serving.readiness import Readiness
+from global_discovery.serving.rest.answer import JSON, Answer, headers, json_answer
+from global_discovery.serving.rest.list_body import reason_codes
+from global_discovery.serving.rest.openapi import document_json
+from global_discovery.serving.rest.problem import Problem
+from global_discovery.serving.rest.route import Call, Route
+
+_OPENMETRICS = "application/openmetrics-text"
+
+
+class ProbeHandlers:
+    """What machines ask about the instance itself. A query is ignored, as probes send some."""
+
+    def __init__(self, core: Core, registry: CollectorRegistry, readiness: Readiness) -> None:
+        """Reads only."""
+        self._core = core
+        self._registry = registry
+        self._readiness = readiness
+        self._document = Answer(200, headers(JSON), document_json())
+
+    def routes(self) -> list[Route]:
+        """What is served on the REST port and, when there is one, on the health port."""
+        return [
+            Route("/healthz", {"GET": self.healthz}),
+            Route("/readyz", {"GET": self.readyz}),
+            Route("/livez", {"GET": self.livez}),
+            Route("/metrics", {"GET": self.metrics}),
+        ]
+
+    def document_route(self) -> Route:
+        """`GET /openapi.json`."""
+        return Route("/openapi.json", {"GET": self.openapi})
+
+    async def healthz(self, call: Call) -> Answer:
+        """For people and dashboards: how good the list is."""
+        del call
+        if not self._readiness.was_read():
+            raise _not_yet("the store and the sources were not read yet")
+        self._core.pools.refresh()
+        mark = self._core.pools.mark
+        status = "ok" if mark.exact else "degraded"
+        return json_answer(
+            {"status": status, "complete": mark.exact, "reasons": reason_codes(mark)}
+        )
+
+    async def readyz(self, call: Call) -> Answer:
+        """For load balancers: whether registrations can be sent here."""
+        del call
+        if not self._readiness.ready():
+            raise _not_yet("registrations cannot be taken")
+        return json_answer({"status": "ready"})
+
+    async def livez(self, call: Call) -> Answer:
+        """For supervisors: whether a restart is needed."""
+        del call
+        if not self._readiness.live():
+            raise Problem(503, "DEAD", "a task that must run for ever has ended")
+        return json_answer({"status": "live"})
+
+    async def metrics(self, call: Call) -> Answer:
+        """In the Prometheus text format, or as OpenMetrics for those who ask for that."""
+        if _wants_openmetrics(call.request):
+            content_type = openmetrics.CONTENT_TYPE_LATEST
+            body = openmetrics.generate_latest(self._registry)  # type: ignore[no-untyped-call]
+        else:
+            content_type = exposition.CONTENT_TYPE_PLAIN_0_0_4
+            body = exposition.generate_latest(self._registry)
+        return Answer(200, headers(content_type, {"Vary": "Accept"}), body)
+
+    async def openapi(self, call: Call) -> Answer:
+        """The OpenAPI document."""
+        del call
+        return self._document
+
+
+def _not_yet(detail: str) -> Problem:
+    return Problem(503, "NOT_READY", detail, header_fields={"Retry-After": "1"})
+
+
+def _wants_openmetrics(request: BaseRequest) -> bool:
+    accepted = ",".join(request.headers.getall("Accept", ()))
+    types = (entry.partition(";")[0].strip().lower() for entry in accepted.split(","))
+    return _OPENMETRICS in types

@@ -1,0 +1,115 @@
+"""Errors as HTTP tells them: RFC 9457 problem details.
+
+Nothing that a caller sent and nothing internal is repeated in one. `code` is a
+fixed reason, the same as gRPC's ErrorInfo where both faces can have it.
+"""
+
+import math
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from global_discovery.domain import errors
+from global_discovery.domain.errors import Violation
+from global_discovery.serving.rest.answer import PROBLEM, Answer, headers
+
+TITLES = {
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    408: "Request Timeout",
+    409: "Conflict",
+    413: "Content Too Large",
+    415: "Unsupported Media Type",
+    422: "Unprocessable Content",
+    429: "Too Many Requests",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+
+_STATUS: dict[type[errors.DiscoveryError], int] = {
+    errors.InvalidInput: 422,
+    errors.LeaseWithdrawn: 409,
+    errors.ShareNotFound: 404,
+    errors.TooManyShares: 429,
+    errors.Unavailable: 503,
+    errors.StoreUnwritable: 503,
+    errors.ShuttingDown: 503,
+}
+
+
+class Problem(Exception):
+    """Raised by whatever finds that a call cannot be answered as asked."""
+
+    def __init__(  # noqa: PLR0913 - the parts of the document, all but three by name
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        violations: Sequence[Violation] = (),
+        more: Mapping[str, Any] | None = None,
+        header_fields: Mapping[str, str] | None = None,
+        close: bool = False,
+    ) -> None:
+        """`code` is from a fixed set; `more` are further members of the document."""
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self._violations = violations
+        self._more = more or {}
+        self._header_fields = header_fields
+        self._close = close
+
+    def answer(self) -> Answer:
+        """The problem document."""
+        document: dict[str, Any] = {
+            "title": TITLES[self.status],
+            "status": self.status,
+            "detail": str(self),
+            "code": self.code,
+        }
+        if self._violations:
+            document["errors"] = [violation._asdict() for violation in self._violations]
+        document.update(self._more)
+        fields = headers(PROBLEM, self._header_fields)
+        return Answer(self.status, fields, orjson.dumps(document), self._close)
+
+
+def of(error: errors.DiscoveryError, *, status: int | None = None) -> Problem:
+    """How an error of the domain is told; `status` where it is not the usual one."""
+    retry: dict[str, str] = {}
+    if error.retry_after is not None:
+        retry["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
+    violations: Sequence[Violation] = ()
+    more: dict[str, Any] = {}
+    if isinstance(error, errors.InvalidInput):
+        violations = error.violations
+        if error.untold:
+            more["more_errors"] = error.untold
+    return Problem(
+        status or _STATUS[type(error)],
+        error.reason,
+        str(error),
+        violations=violations,
+        more=more,
+        header_fields=retry,
+    )
+
+
+def internal() -> tuple[Problem, str]:
+    """What a caller is told of a fault of ours, and the id under which our log has the rest."""
+    request_id = secrets.token_hex(8)
+    return Problem(500, "INTERNAL", "internal error", more={"request_id": request_id}), request_id
+
+
+def malformed(detail: str, *, close: bool = False) -> Problem:
+    """The request is no HTTP, or a part of it has the wrong form."""
+    return Problem(400, "MALFORMED_REQUEST", detail, close=close)
+
+
+def too_slow(what: str) -> Problem:
+    """The caller did not send `what` in time."""
+    return Problem(408, "REQUEST_TIMEOUT", f"{what} did not arrive in time", close=True)

@@ -1,0 +1,123 @@
+"""The REST face: its ports, and their life from the first connection to the last answer."""
+
+import asyncio
+import errno
+import os
+from collections.abc import Sequence
+
+from prometheus_client import CollectorRegistry
+
+from global_discovery.serving.caller import Callers
+from global_discovery.serving.core import Core
+from global_discovery.serving.metrics import CallMetrics
+from global_discovery.serving.readiness import Readiness
+from global_discovery.serving.rest.connection import ConnectionServer, Limits
+from global_discovery.serving.rest.gateway import Gateway
+from global_discovery.serving.rest.handlers import DiscoveryHandlers
+from global_discovery.serving.rest.probes import ProbeHandlers
+from global_discovery.serving.rest.route import Route, Routes
+
+_BACKLOG = 1024
+"""Two thousand relays may come back in the same second."""
+
+
+class RestFace:
+    """HTTP on one address, and the probes on a second one if there is one."""
+
+    def __init__(  # noqa: PLR0913 - it is where everything of the face comes together
+        self,
+        core: Core,
+        callers: Callers,
+        metrics: CallMetrics,
+        registry: CollectorRegistry,
+        readiness: Readiness,
+        *,
+        listen: str,
+        health_listen: str | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        """Addresses are `host:port`; port 0 is a free one. Opens nothing yet."""
+        limits = limits or Limits()
+        probes = ProbeHandlers(core, registry, readiness)
+        pools = DiscoveryHandlers(core, callers, limits)
+        self.routes = [*pools.routes(), *probes.routes(), probes.document_route()]
+        self._main = _Port(listen, self.routes, metrics, limits)
+        self._health = None
+        if health_listen is not None:
+            self._health = _Port(health_listen, probes.routes(), metrics, limits)
+
+    @property
+    def port(self) -> int:
+        """The port of `listen`, once started."""
+        return self._main.number
+
+    @property
+    def health_port(self) -> int | None:
+        """The port of `health_listen`, once started."""
+        return None if self._health is None else self._health.number
+
+    async def start(self) -> None:
+        """Takes connections. Raises OSError with a sentence when it cannot listen."""
+        await self._main.open()
+        if self._health is not None:
+            try:
+                await self._health.open()
+            except OSError:
+                await self._main.close(0.0)
+                raise
+
+    async def stop(self, grace: float) -> None:
+        """Takes no more connections, ends idle ones, and answers the calls under way.
+
+        After `grace` seconds what is still under way is cut. The health port
+        answers until the other one is done.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + grace
+        await self._main.close(grace)
+        if self._health is not None:
+            await self._health.close(max(0.0, end - loop.time()))
+
+
+class _Port:
+    """One listening address."""
+
+    def __init__(
+        self, address: str, routes: Sequence[Route], metrics: CallMetrics, limits: Limits
+    ) -> None:
+        self._address = address
+        self._gateway = Gateway(Routes(routes), metrics)
+        self._limits = limits
+        self._connections: ConnectionServer | None = None
+        self._listener: asyncio.Server | None = None
+        self.number = 0
+
+    async def open(self) -> None:
+        self._connections = ConnectionServer(self._gateway, self._limits)
+        host, _, port = self._address.rpartition(":")
+        try:
+            # A second process on the port must fail, not take half of the connections.
+            self._listener = await asyncio.get_running_loop().create_server(
+                self._connections,
+                host.strip("[]") or None,
+                int(port),
+                backlog=_BACKLOG,
+                reuse_port=False,
+            )
+        except OSError as error:
+            reason = _reason(error)
+            raise OSError(f"cannot listen on {self._address} for HTTP: {reason}") from error
+        self.number = self._listener.sockets[0].getsockname()[1]
+
+    async def close(self, grace: float) -> None:
+        self._gateway.draining = True
+        if self._listener is not None:
+            self._listener.close()
+        if self._connections is not None:
+            await self._connections.drain(grace)
+
+
+def _reason(error: OSError) -> str:
+    if error.errno is not None and error.errno in errno.errorcode:
+        return os.strerror(error.errno).lower()
+    return (error.strerror or "unknown reason").lower()
