@@ -1,0 +1,76 @@
+"""The program `global-discovery`: its commands, and the one place where they end.
+
+A command's code and what it needs are imported when it is called, so that the
+program and its help work with nothing but the client library installed.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from global_discovery import __version__
+from global_discovery.cli import health, listing, register, serve
+from global_discovery.cli.arguments import Misused
+from global_discovery.cli.ending import (
+    FAILED,
+    INTERRUPTED,
+    MISUSED,
+    NOT_READ,
+    Failed,
+    stop_writing,
+)
+from global_discovery.cli.parser import Parser
+from global_discovery.cli.text import safe
+from global_discovery.client import CallFailed
+
+_RUN = {
+    "serve": serve.run,
+    "health": health.run,
+    "pools": listing.run_pools,
+    "routers": listing.run_routers,
+    "register": register.run,
+}
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser = Parser(
+        prog="global-discovery",
+        description="Tells LLM routers, in every region, which serving pools exist right now.",
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    serve.add_parser(commands)
+    listing.add_parsers(commands)
+    register.add_parser(commands)
+    health.add_parser(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; the exit status (see `ending`). Wrong usage raises SystemExit(2)."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # text files
+    try:
+        args = make_parser().parse_args(argv)
+        status = _RUN[args.command](args)
+        sys.stdout.flush()
+    except Misused as misuse:
+        return _say(f"{misuse}", MISUSED)
+    except (Failed, CallFailed) as failure:
+        return _say(safe(str(failure)), FAILED)
+    except BrokenPipeError:
+        stop_writing()
+        return NOT_READ
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return status
+
+
+def _say(sentence: str, status: int) -> int:
+    sys.stderr.write(f"global-discovery: {sentence}\n")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

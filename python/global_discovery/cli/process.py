@@ -1,0 +1,95 @@
+"""The process around the service: its log, its end, and its exit status.
+
+The first SIGTERM or SIGINT stops the service in order, with exit status 0, also
+while it is still starting. A second one ends the process at once, with 128 and
+the signal's number, whatever the service is doing then. When the service cannot
+start or one of its tasks dies, the exit status is 1.
+"""
+
+import asyncio
+import sys
+
+import structlog
+
+from global_discovery.cli import serve_flags as flags
+from global_discovery.cli.flags import Values
+from global_discovery.cli.signals import StopSignals
+from global_discovery.domain.lease import LeaseTerms
+from global_discovery.serving import log
+from global_discovery.serving.core import CoreSettings
+from global_discovery.serving.race import race
+from global_discovery.serving.service import Service, ServiceSettings
+from global_discovery.storage.memory import MemoryStore
+from global_discovery.storage.store import RegistrationStore
+
+STOPPED, FAILED = 0, 1
+UNPROTECTED = (
+    "without authentication any caller that reaches the ports can redirect or remove any pool"
+)
+
+
+class CannotStart(Exception):
+    """The service did not come up, for a reason outside of it: says which."""
+
+
+def run(values: Values, signals: StopSignals, store: RegistrationStore | None = None) -> int:
+    """Serves until a signal; the exit status. `store` is by default the one that is named."""
+    terminal = "console" if sys.stderr and sys.stderr.isatty() else "json"
+    log.configure(values.get(flags.LOG_FORMAT) or terminal, level=values[flags.LOG_LEVEL])
+    if not all(values[flag].is_loopback for flag in (flags.LISTEN, flags.GRPC_LISTEN)):
+        structlog.get_logger().warning("unprotected", message=UNPROTECTED)
+    return asyncio.run(_serve(settings_from(values), store or MemoryStore(), signals))
+
+
+def settings_from(values: Values) -> ServiceSettings:
+    """What the flags say, for the service."""
+    health = values.get(flags.HEALTH_LISTEN)
+    return ServiceSettings(
+        core=CoreSettings(
+            terms=LeaseTerms(values[flags.HEARTBEAT], values[flags.LEASE]),
+            routers=values.all(flags.ROUTER),
+            mass_lapse_protection=values[flags.MASS_LAPSE_PROTECTION],
+            slow_watcher_seconds=values[flags.SLOW_WATCHER],
+            pool_discovery=values[flags.POOL_DISCOVERY],
+        ),
+        listen=str(values[flags.LISTEN]),
+        grpc_listen=str(values[flags.GRPC_LISTEN]),
+        health_listen=None if health is None else str(health),
+        trusted_proxies=values.all(flags.TRUSTED_PROXY),
+    )
+
+
+async def _serve(settings: ServiceSettings, store: RegistrationStore, signals: StopSignals) -> int:
+    """One whole life of the service."""
+    logger = structlog.get_logger()
+    status = STOPPED
+    try:
+        await _live(settings, store, signals)
+    except CannotStart as reason:
+        status = FAILED
+        logger.error("cannot_start", message=str(reason))  # noqa: TRY400 - no fault of ours
+    except Exception:
+        status = FAILED
+        logger.exception("failed", message="a fault of this program ended it")
+    logger.info("stopped", status=status)
+    return status
+
+
+async def _live(settings: ServiceSettings, store: RegistrationStore, signals: StopSignals) -> None:
+    """Returns after a signal and an orderly stop; raises what else ended the service."""
+    try:
+        service = Service(settings, store, report=log.reporter())
+    except OSError as error:
+        raise CannotStart(str(error)) from error
+    try:
+        await race(signals.wait(), _start_and_run(service))
+    finally:
+        await service.stop()
+
+
+async def _start_and_run(service: Service) -> None:
+    try:
+        await service.start()
+    except OSError as error:
+        raise CannotStart(str(error)) from error
+    await service.run()

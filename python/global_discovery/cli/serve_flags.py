@@ -1,0 +1,175 @@
+"""The flags of `global-discovery serve`: the table, and the rules between its rows.
+
+A new flag joins as a row, here and in docs/flags.md, under the heading of the
+mode or store that uses it.
+"""
+
+import argparse
+from collections.abc import Mapping
+
+from global_discovery.cli.flags import Flag, FlagTable, Heading, Refused, Values
+from global_discovery.cli.values import address, network, on_or_off, one_of, router, whole_seconds
+from global_discovery.domain.lease import LeaseTerms
+
+MAX_LEASE_SECONDS = 86_400
+MAX_SLOW_WATCHER_SECONDS = 3_600
+_DEFAULTS = LeaseTerms()
+
+ALWAYS = Heading("every mode and store")
+
+LISTEN = Flag(
+    "--listen",
+    "HOST:PORT",
+    address,
+    "Where REST is served. ':8080' is every interface, port 0 a free port.",
+    ALWAYS,
+    default="0.0.0.0:8080",
+)
+GRPC_LISTEN = Flag(
+    "--grpc-listen", "HOST:PORT", address, "Where gRPC is served.", ALWAYS, default="0.0.0.0:50051"
+)
+HEALTH_LISTEN = Flag(
+    "--health-listen",
+    "HOST:PORT",
+    address,
+    "Where /livez, /readyz, /healthz and /metrics are served.",
+    ALWAYS,
+    otherwise="on --listen",
+)
+POOL_DISCOVERY = Flag(
+    "--pool-discovery",
+    "MODE",
+    one_of("registrations"),
+    "Where the list of pools comes from: registrations.",
+    ALWAYS,
+    default="registrations",
+)
+STORAGE = Flag(
+    "--registration-storage",
+    "STORE",
+    one_of("memory"),
+    "Where registrations are kept: memory.",
+    ALWAYS,
+    default="memory",
+)
+HEARTBEAT = Flag(
+    "--heartbeat-interval-secs",
+    "SECONDS",
+    whole_seconds(1, MAX_LEASE_SECONDS // 3),
+    "How often a relay renews its lease; at most a third of the lease.",
+    ALWAYS,
+    default=str(_DEFAULTS.heartbeat_interval),
+)
+LEASE = Flag(
+    "--lease-duration-secs",
+    "SECONDS",
+    whole_seconds(1, MAX_LEASE_SECONDS),
+    "How long a pool is listed without a renewal.",
+    ALWAYS,
+    default=str(_DEFAULTS.lease_duration),
+)
+TRUSTED_PROXY = Flag(
+    "--trusted-proxy",
+    "CIDR",
+    network,
+    "A network whose X-Forwarded-For is believed.",
+    ALWAYS,
+    otherwise="none",
+    repeatable=True,
+)
+MASS_LAPSE_PROTECTION = Flag(
+    "--mass-lapse-protection",
+    "on|off",
+    on_or_off,
+    "Whether pools that lapse together with most others are unlisted instead of removed.",
+    ALWAYS,
+    default="on",
+)
+SLOW_WATCHER = Flag(
+    "--slow-watcher-secs",
+    "SECONDS",
+    whole_seconds(1, MAX_SLOW_WATCHER_SECONDS),
+    "How long one write to a watcher may take before its stream is ended.",
+    ALWAYS,
+    default="30",
+)
+LOG_FORMAT = Flag(
+    "--log-format",
+    "json|console",
+    one_of("json", "console"),
+    "How log lines are written to stderr.",
+    ALWAYS,
+    otherwise="console on a terminal, else json",
+)
+LOG_LEVEL = Flag(
+    "--log-level",
+    "LEVEL",
+    one_of("debug", "info", "warning", "error"),
+    "The least level that is logged: debug, info, warning or error.",
+    ALWAYS,
+    default="info",
+)
+ROUTER = Flag(
+    "--router",
+    "ID=URL",
+    router,
+    "A Global Router to list.",
+    Heading("with registrations", POOL_DISCOVERY, frozenset({"registrations"})),
+    otherwise="none",
+    repeatable=True,
+)
+
+FLAGS = FlagTable(
+    [
+        LISTEN,
+        GRPC_LISTEN,
+        HEALTH_LISTEN,
+        POOL_DISCOVERY,
+        STORAGE,
+        HEARTBEAT,
+        LEASE,
+        TRUSTED_PROXY,
+        MASS_LAPSE_PROTECTION,
+        SLOW_WATCHER,
+        LOG_FORMAT,
+        LOG_LEVEL,
+        ROUTER,
+    ]
+)
+
+
+def read_values(args: argparse.Namespace, environ: Mapping[str, str]) -> Values:
+    """What the flags and variables say. Raises Refused."""
+    values = FLAGS.read(args, environ)
+    _refuse_short_lease(values)
+    _refuse_doubled_routers(values)
+    _refuse_shared_ports(values)
+    return values
+
+
+def _refuse_short_lease(values: Values) -> None:
+    heartbeat, lease = values[HEARTBEAT], values[LEASE]
+    if 3 * heartbeat > lease:
+        raise Refused(
+            f"{values.source(HEARTBEAT)} {heartbeat}: is more than a third of "
+            f"{values.source(LEASE)} {lease}"
+        )
+
+
+def _refuse_doubled_routers(values: Values) -> None:
+    seen = set()
+    for found in values.all(ROUTER):
+        if found.id in seen:
+            raise Refused(f"{values.source(ROUTER)}: the id {found.id!a} is there twice")
+        seen.add(found.id)
+
+
+def _refuse_shared_ports(values: Values) -> None:
+    taken = {values[LISTEN]: LISTEN}
+    for flag in (GRPC_LISTEN, HEALTH_LISTEN):
+        wanted = values.get(flag)
+        if wanted is None or not wanted.port:
+            continue
+        if wanted in taken:
+            raise Refused(f"{values.source(flag)} {wanted}: is {values.source(taken[wanted])} too")
+        taken[wanted] = flag

@@ -1,0 +1,35 @@
+"""The signals that stop a process: the first in order, the second at once.
+
+They are caught by the process itself, so that they work for process 1 of a
+container too, where the system's own reaction to them is none.
+"""
+
+import asyncio
+import os
+import signal
+from types import FrameType
+
+
+class StopSignals:
+    """SIGTERM and SIGINT of this process."""
+
+    def __init__(self) -> None:
+        """Catches them from now on."""
+        self._first: int | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._seen = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    async def wait(self) -> None:
+        """Returns once the first one has come, be it long ago."""
+        self._loop = asyncio.get_running_loop()
+        if self._first is None:
+            await self._seen.wait()
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self._first is not None:
+            os._exit(128 + number)
+        self._first = number
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._seen.set)

@@ -1,0 +1,124 @@
+"""What a call can fail with, as one error with everything the server said."""
+
+import contextlib
+from collections.abc import Awaitable, Iterator
+from typing import NamedTuple, TypeVar
+
+import grpc
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2 as details_pb
+from google.rpc.status_pb2 import Status
+
+T = TypeVar("T")
+
+_DETAILS = "grpc-status-details-bin"
+_WORDS = {
+    grpc.StatusCode.UNAVAILABLE: "is unavailable",
+    grpc.StatusCode.DEADLINE_EXCEEDED: "did not answer in time",
+    grpc.StatusCode.INVALID_ARGUMENT: "refused the call",
+    grpc.StatusCode.FAILED_PRECONDITION: "refused the call",
+    grpc.StatusCode.RESOURCE_EXHAUSTED: "refused the call",
+    grpc.StatusCode.PERMISSION_DENIED: "refused the call",
+    grpc.StatusCode.UNAUTHENTICATED: "refused the call",
+    grpc.StatusCode.UNIMPLEMENTED: "does not know this call",
+}
+
+
+class FieldViolation(NamedTuple):
+    """One broken rule: where, and what is wrong there."""
+
+    field: str
+    message: str
+
+
+class ErrorDetails(NamedTuple):
+    """What the google.rpc details of an answer say; empty when it has none of ours."""
+
+    reason: str = ""
+    """The fixed reason of the protocol."""
+    violations: tuple[FieldViolation, ...] = ()
+    more_violations: int = 0
+    """How many violations the server did not name."""
+
+
+class CallFailed(Exception):
+    """A call had no good answer. `str` is a sentence that names the server and the fields.
+
+    The text comes from the server and from the network: escape it before it
+    reaches a terminal. What led to the error is its `__cause__`; `causes` walks
+    the whole chain.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        code: grpc.StatusCode,
+        message: str,
+        details: ErrorDetails | None = None,
+    ) -> None:
+        """`message` is used for the sentence when `details` name no fields."""
+        self.server = server
+        self.code = code
+        self.message = message
+        self.details = details or ErrorDetails()
+        words = _WORDS.get(code, f"failed with {code.name}")
+        super().__init__(f"{server} {words}: {self._what()}")
+
+    def _what(self) -> str:
+        violations, more = self.details.violations, self.details.more_violations
+        if not violations:
+            return self.message or "no details were given"
+        told = "; ".join(f"{field}: {message}" for field, message in violations)
+        return f"{told}; and {more} more" if more else told
+
+    @classmethod
+    def of(cls, server: str, error: grpc.aio.AioRpcError) -> "CallFailed":
+        """From what gRPC raised; raise it `from` that."""
+        return cls(server, error.code(), error.details() or "", _details(error))
+
+
+async def answer(server: str, call: Awaitable[T]) -> T:
+    """What a call to `server` answers. Raises CallFailed, whatever went wrong with it."""
+    try:
+        return await call
+    except grpc.aio.AioRpcError as error:
+        raise CallFailed.of(server, error) from error
+    except Exception as error:
+        raise CallFailed(server, grpc.StatusCode.UNKNOWN, str(error)) from error
+
+
+def causes(error: BaseException) -> Iterator[str]:
+    """The error and everything that led to it, outermost first, one sentence each."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield _sentence(cause)
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name}: {error.debug_error_string() or error.details() or ''}"
+    return str(error) or type(error).__name__
+
+
+def _details(error: grpc.aio.AioRpcError) -> ErrorDetails:
+    """The google.rpc details, as far as they can be read."""
+    info, bad = details_pb.ErrorInfo(), details_pb.BadRequest()
+    for name, value in error.trailing_metadata() or ():
+        if name != _DETAILS or not isinstance(value, bytes):
+            continue
+        with contextlib.suppress(DecodeError):
+            for detail in Status.FromString(value).details:
+                detail.Unpack(info)
+                detail.Unpack(bad)
+    more = info.metadata.get("more_violations", "")
+    return ErrorDetails(
+        reason=info.reason,
+        violations=tuple(
+            FieldViolation(violation.field, violation.description)
+            for violation in bad.field_violations
+        ),
+        more_violations=int(more) if more.isascii() and more.isdecimal() else 0,
+    )

@@ -1,0 +1,202 @@
+"""Keeps one pool registered: the calls and the waiting around a `HeartbeatSchedule`.
+
+The registration may change at any time; the newest one is always what is sent.
+No failure of a call ends the heartbeat, and none escapes from it: it goes on
+until `stop`, and its state says what is wrong meanwhile.
+
+Belongs to one event loop. Without withdrawal, or when it cannot reach a server,
+the pool leaves the lists when its lease ends.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from global_discovery.client.errors import CallFailed, answer
+from global_discovery.client.heartbeat_schedule import (
+    HeartbeatSchedule,
+    HeartbeatState,
+    Send,
+    Wait,
+)
+from global_discovery.client.servers import open_channel, open_stub
+from global_discovery.client.timing import SystemTimer, Timer, within
+from global_discovery.v1 import pool_discovery_pb2 as pb
+from global_discovery.v1 import pool_pb2
+
+if TYPE_CHECKING:
+    from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceAsyncStub
+
+FIRST_ANSWER_SECONDS = 1.0
+"""How long a stop waits for the answer of a first registration, to learn what to withdraw."""
+
+
+class PoolHeartbeat:
+    """The registration of one pool. `set` what to register, `run` it, `stop` it."""
+
+    def __init__(
+        self,
+        servers: Sequence[str],
+        *,
+        relay_id: str = "",
+        on_state: Callable[[HeartbeatState], None] | None = None,
+        timer: Timer | None = None,
+    ) -> None:
+        """`servers` are gRPC targets, the first one preferred; raises ValueError without any.
+
+        `relay_id` must differ between the relays of one pool and stay the same
+        when one restarts. `on_state` is called after each call that ended.
+        """
+        self._schedule = HeartbeatSchedule(servers, relay_id=relay_id)
+        self._on_state = on_state
+        self._timer = timer or SystemTimer()
+        self._channel: grpc.aio.Channel | None = None
+        self._channel_server = ""
+        self._changed = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._running = False
+        self._withdraw = False
+
+    @property
+    def state(self) -> HeartbeatState:
+        """How things stand."""
+        return self._schedule.state()
+
+    def set(self, registration: pool_pb2.PoolRegistration | None) -> None:
+        """What to register from now on; it goes out at once when it differs.
+
+        None sends nothing, and the lease ends by itself. The message is copied.
+        """
+        self._schedule.set(registration, self._timer.now())
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Calls until `stop`; to be run once, as a task of its own."""
+        self._running = True
+        try:
+            while not self._stopping.is_set():
+                self._changed.clear()
+                step = self._schedule.poll(self._timer.now())
+                if isinstance(step, Send):
+                    await self._send(step)
+                else:
+                    await self._wait(step)
+            if self._withdraw:
+                await self._deregister()
+        finally:
+            self._running = False
+            self._ended.set()
+            await self._disconnect()
+
+    async def stop(self, *, withdraw: bool) -> bool:
+        """Ends `run`, and the outstanding call with it.
+
+        With `withdraw` the lease is ended first, so that the pool leaves at once:
+        one attempt at each instance, all within the deadline of one call, at
+        most 5 s. Whether it was withdrawn is the result; otherwise, and without
+        `withdraw`, the pool leaves when its lease ends.
+        """
+        self._withdraw = withdraw
+        self._stopping.set()
+        self._changed.set()
+        if self._running:
+            await self._ended.wait()
+        return self._schedule.state().withdrawn
+
+    # -- registering ---------------------------------------------------------
+
+    async def _wait(self, wait: Wait) -> None:
+        """Until the time has come, something was set, or a stop is asked for."""
+        if wait.until is None:
+            await self._changed.wait()
+            return
+        with contextlib.suppress(TimeoutError):
+            await within(self._timer, wait.until - self._timer.now(), self._changed.wait())
+
+    async def _send(self, send: Send) -> None:
+        """Makes a call and takes its outcome, unless a stop ends it."""
+        call = asyncio.ensure_future(self._register(send))
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait({call, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not call.done() and self._needs_the_answer():
+                with contextlib.suppress(TimeoutError):
+                    await within(self._timer, FIRST_ANSWER_SECONDS, _done(call))
+            if call.done():
+                self._take(call)
+        finally:
+            call.cancel()
+            stopping.cancel()
+            await asyncio.wait({call, stopping})
+
+    def _needs_the_answer(self) -> bool:
+        """Whether only the answer under way tells which lease the stop is to withdraw."""
+        return self._withdraw and not self._schedule.holds_lease(self._timer.now())
+
+    def _take(self, call: "asyncio.Task[pb.RegisterPoolResponse]") -> None:
+        try:
+            response = call.result()
+        except CallFailed as error:
+            self._schedule.failed(error, self._timer.now())
+        else:
+            self._schedule.answered(response, self._timer.now())
+        self._tell()
+
+    async def _register(self, send: Send) -> pb.RegisterPoolResponse:
+        stub = await self._stub(send.server, new_connection=send.new_connection)
+        return await answer(send.server, stub.RegisterPool(send.request, timeout=send.timeout))
+
+    # -- withdrawing ---------------------------------------------------------
+
+    async def _deregister(self) -> None:
+        """Withdraws the lease, at another instance when one is unavailable."""
+        request = self._schedule.withdrawal()
+        if request is None:
+            return
+        servers = self._schedule.servers
+        servers.begin_round()
+        give_up_at = self._timer.now() + self._schedule.call_seconds
+        new_connection = False
+        while (left := give_up_at - self._timer.now()) > 0:
+            try:
+                stub = await self._stub(servers.current, new_connection=new_connection)
+                await answer(servers.current, stub.DeregisterPool(request, timeout=left))
+            except CallFailed as error:
+                if error.code is not grpc.StatusCode.NOT_FOUND:
+                    self._schedule.not_withdrawn(error)
+                    self._tell()
+                    if not servers.repeat_at_once():
+                        return
+                    servers.move_on()
+                    new_connection = True
+                    continue
+            self._schedule.withdrew()
+            self._tell()
+            return
+
+    # -- connections ---------------------------------------------------------
+
+    async def _stub(self, server: str, *, new_connection: bool) -> "PoolDiscoveryServiceAsyncStub":
+        if new_connection or server != self._channel_server:
+            await self._disconnect()
+        if self._channel is None:
+            self._channel, self._channel_server = open_channel(server), server
+        return open_stub(self._channel)
+
+    async def _disconnect(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+
+    def _tell(self) -> None:
+        if self._on_state is not None:
+            self._on_state(self._schedule.state())
+
+
+async def _done(call: "asyncio.Task[Any]") -> None:
+    """Returns when the call has ended, and leaves it alone when this is cancelled."""
+    await asyncio.wait({call})

@@ -1,0 +1,283 @@
+"""When a relay calls, whom, and with what: the rules of the heartbeat without the calls.
+
+The schedule is told what happens (`set`, `answered`, `failed`) and asked what to
+do (`poll`); it does nothing itself and reads no clock. One call is under way at
+a time.
+
+* The registration is sent at once when it is set or changed, and renewed at the
+  lease's heartbeat interval, always the newest one, with the lease's id.
+* The lease is counted from before the call was sent, so it never ends later here
+  than at the server.
+* A failed call is tried again after 1 s, doubling up to the heartbeat interval,
+  and once more 1 s before the lease ends.
+* An unavailable instance is first answered by repeating the call at each other
+  one at once, over a new connection.
+* A lease that was withdrawn is given up: its id is dropped, and the pool is
+  registered anew one lease later.
+
+Not here: withdrawing the pool of an earlier key when the registration gets
+another key. Its lease ends by itself.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import grpc
+
+from global_discovery.client.errors import CallFailed
+from global_discovery.client.servers import Servers
+from global_discovery.v1 import pool_discovery_pb2 as pb
+from global_discovery.v1 import pool_pb2
+
+ASSUMED_LEASE_SECONDS = 15.0
+ASSUMED_INTERVAL_SECONDS = 5.0
+"""What counts until a server has told its own: the protocol's defaults."""
+FIRST_RETRY_SECONDS = 1.0
+LAST_CHANCE_SECONDS = 1.0
+LONGEST_CALL_SECONDS = 5.0
+SHORTEST_CALL_SECONDS = 0.25
+
+_ABOUT_THE_CALL = {
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNAUTHENTICATED,
+}
+"""Answers of a server that works: another one is not tried because of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Call RegisterPool now."""
+
+    server: str
+    request: pb.RegisterPoolRequest
+    timeout: float
+    """The call's deadline, in seconds from now."""
+    new_connection: bool
+    """Whether the connection that was used last must not be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to do until then, or until something happens."""
+
+    until: float | None
+    """On the clock of `poll`; None when only something that happens can end it."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLease:
+    """What the last answer granted. The lease's id is kept to ourselves."""
+
+    seconds: float
+    heartbeat_seconds: float
+    ends_at: float
+    """On the caller's clock, counted from before the call was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatState:
+    """How a heartbeat stands. Times are on the clock that the heartbeat was given."""
+
+    registration: pool_pb2.PoolRegistration | None
+    """The newest one that was set."""
+    server: str
+    """The server that was answered from last, or is tried."""
+    lease: HeldLease | None
+    """None before the first answer and after the lease was refused or withdrawn."""
+    last_success: float | None
+    """When the last good answer came."""
+    failing: bool
+    """Whether the last call failed."""
+    last_error: CallFailed | None
+    """Stays when calls succeed again; `causes` tells what led to it."""
+    next_attempt: float | None
+    """When the next call is due; None while one is under way or there is nothing to send."""
+    withdrawn: bool
+    """Whether the registration was withdrawn by `stop`."""
+
+
+class HeartbeatSchedule:
+    """The heartbeat of one relay for one pool."""
+
+    def __init__(self, servers: Sequence[str], *, relay_id: str = "") -> None:
+        """Sends nothing until a registration is set. Raises ValueError without a server."""
+        self._servers = Servers(servers)
+        self._relay_id = relay_id
+        self._registration: pool_pb2.PoolRegistration | None = None
+        self._key: pool_pb2.PoolKey | None = None
+        self._lease: HeldLease | None = None
+        self._lease_id = ""
+        self._lease_seconds = ASSUMED_LEASE_SECONDS
+        self._interval = ASSUMED_INTERVAL_SECONDS
+        self._sequence = 0
+        self._due = 0.0
+        self._held_until = 0.0
+        self._retry = FIRST_RETRY_SECONDS
+        self._new_connection = False
+        self._sent: pool_pb2.PoolRegistration | None = None
+        self._sent_at = 0.0
+        self._last_success: float | None = None
+        self._last_error: CallFailed | None = None
+        self._failing = False
+        self._withdrawn = False
+
+    # -- what to do ----------------------------------------------------------
+
+    def poll(self, now: float) -> Send | Wait:
+        """What to do now. After a `Send`, tell how it went before the next one is given."""
+        if self._sent is not None or self._registration is None:
+            return Wait(None)
+        due = max(self._due, self._held_until)
+        if now < due:
+            return Wait(due)
+        self._sent, self._sent_at = self._registration, now
+        self._sequence += 1
+        new_connection, self._new_connection = self._new_connection, False
+        request = pb.RegisterPoolRequest(
+            registration=self._registration,
+            relay_id=self._relay_id,
+            lease_id=self._lease_id,
+            sequence=self._sequence,
+        )
+        return Send(self._servers.current, request, self._timeout(now), new_connection)
+
+    def withdrawal(self) -> pb.DeregisterPoolRequest | None:
+        """What ends the registration; None when no lease is held.
+
+        It names the lease, so that it never ends a registration newer than ours.
+        """
+        if not self._lease_id:
+            return None
+        return pb.DeregisterPoolRequest(key=self._key, lease_id=self._lease_id)
+
+    @property
+    def servers(self) -> Servers:
+        """Whom to call."""
+        return self._servers
+
+    @property
+    def call_seconds(self) -> float:
+        """The deadline of a call: a third of the lease, at most 5 s."""
+        return min(LONGEST_CALL_SECONDS, self._lease_seconds / 3)
+
+    def holds_lease(self, now: float) -> bool:
+        """Whether a lease runs, as far as is known here."""
+        return self._lease is not None and now < self._lease.ends_at
+
+    def state(self) -> HeartbeatState:
+        """How things stand."""
+        sending = self._registration is not None and self._sent is None
+        return HeartbeatState(
+            registration=self._registration,
+            server=self._servers.current,
+            lease=self._lease,
+            last_success=self._last_success,
+            failing=self._failing,
+            last_error=self._last_error,
+            next_attempt=max(self._due, self._held_until) if sending else None,
+            withdrawn=self._withdrawn,
+        )
+
+    # -- what happens --------------------------------------------------------
+
+    def set(self, registration: pool_pb2.PoolRegistration | None, now: float) -> None:
+        """What to register from now on; None for nothing. An equal one changes nothing."""
+        if registration == self._registration:
+            return
+        if registration is not None:
+            copy = pool_pb2.PoolRegistration()
+            copy.CopyFrom(registration)
+            registration = copy
+            if registration.key != self._key:
+                self._key = registration.key
+                self._forget_lease()
+                self._held_until = now
+            self._due = now
+            self._servers.begin_round()
+        self._registration = registration
+
+    def answered(self, response: pb.RegisterPoolResponse, now: float) -> None:
+        """The call that was sent succeeded."""
+        sent, self._sent = self._sent, None
+        self._lease_seconds = max(1.0, float(response.lease_duration_secs))
+        self._interval = max(1.0, float(response.heartbeat_interval_secs))
+        self._retry = FIRST_RETRY_SECONDS
+        self._servers.begin_round()
+        self._last_success = now
+        self._failing = False
+        self._due = self._sent_at + self._interval if sent is self._registration else now
+        if sent is not None and sent.key == self._key:
+            ends_at = self._sent_at + self._lease_seconds
+            self._lease = HeldLease(self._lease_seconds, self._interval, ends_at)
+            self._lease_id = response.lease_id
+
+    def failed(self, error: CallFailed, now: float) -> None:
+        """The call that was sent failed, in whatever way."""
+        sent, self._sent = self._sent, None
+        self._failing = True
+        self._last_error = error
+        if error.code not in _ABOUT_THE_CALL:
+            self._servers.move_on()
+            self._new_connection = True
+        if error.code is grpc.StatusCode.FAILED_PRECONDITION and _is_of(sent, self._key):
+            self._forget_lease()
+            self._held_until = now + self._lease_seconds
+        elif sent is not self._registration or self._repeats(error):
+            self._due = now
+        else:
+            self._back_off(now)
+
+    def not_withdrawn(self, error: CallFailed) -> None:
+        """A withdrawal failed: the lease ends by itself."""
+        self._failing = True
+        self._last_error = error
+
+    def withdrew(self) -> None:
+        """The registration was withdrawn; there is nothing more to send."""
+        self._forget_lease()
+        self._registration = None
+        self._failing = False
+        self._withdrawn = True
+
+    # -- the rules -----------------------------------------------------------
+
+    def _repeats(self, error: CallFailed) -> bool:
+        """Whether the call is repeated at once, at another instance."""
+        return error.code is grpc.StatusCode.UNAVAILABLE and self._servers.repeat_at_once()
+
+    def _back_off(self, now: float) -> None:
+        self._servers.begin_round()
+        self._due = now + self._retry
+        self._retry = min(2 * self._retry, self._interval)
+        last_chance = self._last_chance
+        if last_chance is None or self._sent_at >= last_chance:
+            return
+        # A try shortly before the last chance would be under way when it comes.
+        if (
+            self._due > last_chance - LAST_CHANCE_SECONDS
+            and now < last_chance + LAST_CHANCE_SECONDS
+        ):
+            self._due = max(now, last_chance)
+
+    def _timeout(self, now: float) -> float:
+        """The deadline of a call sent now; it does not outlast the last chance of the lease."""
+        last_chance = self._last_chance
+        if last_chance is None or now >= last_chance:
+            return self.call_seconds
+        return min(self.call_seconds, max(last_chance - now, SHORTEST_CALL_SECONDS))
+
+    @property
+    def _last_chance(self) -> float | None:
+        return self._lease.ends_at - LAST_CHANCE_SECONDS if self._lease else None
+
+    def _forget_lease(self) -> None:
+        self._lease = None
+        self._lease_id = ""
+        self._retry = FIRST_RETRY_SECONDS
+
+
+def _is_of(sent: pool_pb2.PoolRegistration | None, key: pool_pb2.PoolKey | None) -> bool:
+    return sent is not None and sent.key == key

@@ -1,0 +1,77 @@
+"""Which server to call next, and the connections to them.
+
+A *server* is a gRPC target such as `discovery.example:50051`. It may be one
+instance, or a name behind which several stand; so "another instance" is the next
+server, and with only one the same name over a new connection.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import grpc
+
+from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceStub
+
+if TYPE_CHECKING:
+    from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceAsyncStub
+
+CHANNEL_OPTIONS: list[tuple[str, int]] = [
+    # Without it a second channel to the same name reuses the first one's
+    # connection, and with it the instance that has just failed.
+    ("grpc.use_local_subchannel_pool", 1),
+    # A load balancer forgets a connection without telling either end: it is
+    # found dead within 30 s, and pinging keeps it from being forgotten.
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.ping_timeout_ms", 10_000),
+    # Pings go on however long no data was sent.
+    ("grpc.http2.max_pings_without_data", 0),
+]
+
+
+def open_channel(server: str) -> grpc.aio.Channel:
+    """A channel with a connection of its own, in plain text. Close it."""
+    return grpc.aio.insecure_channel(server, options=CHANNEL_OPTIONS)
+
+
+def open_stub(channel: grpc.aio.Channel) -> "PoolDiscoveryServiceAsyncStub":
+    """The calls over a channel. Only the type stubs tell the two kinds of stub apart."""
+    return PoolDiscoveryServiceStub(channel)
+
+
+class Servers:
+    """The servers in the order in which they were given, and the round of repeats at once.
+
+    A call that one instance could not take is repeated at each other one at
+    once; that is a round. When it is used up the caller must wait before the
+    next one.
+    """
+
+    def __init__(self, servers: Sequence[str]) -> None:
+        """Begins with the first; raises ValueError when there is none."""
+        if not servers:
+            raise ValueError("at least one server is needed")
+        self._servers = tuple(servers)
+        self._at = 0
+        self._repeats = 0
+        self.begin_round()
+
+    @property
+    def current(self) -> str:
+        """The server to call."""
+        return self._servers[self._at]
+
+    def move_on(self) -> None:
+        """The next one is current."""
+        self._at = (self._at + 1) % len(self._servers)
+
+    def begin_round(self) -> None:
+        """A call may again be repeated at once at each other instance."""
+        self._repeats = max(1, len(self._servers) - 1)
+
+    def repeat_at_once(self) -> bool:
+        """Whether the round has a repeat left, which is then used."""
+        if not self._repeats:
+            return False
+        self._repeats -= 1
+        return True

@@ -1,0 +1,267 @@
+"""Follows pools or routers for ever, over one server or several.
+
+A watch yields a state after each thing that happened: the fold as it is now, what
+changed in it, and how the connection stands. It reads only while the next state
+is asked for; a caller that takes its time costs the server nothing, which merges
+what it has not sent yet.
+
+A stream that ends is begun again with the last position. An unavailable server
+is left for the next one at once, over a new connection; when all of them were
+tried there is a pause, jittered and doubling, which starts over with the first
+message that comes. Every failure goes on to the next server. A stream that the
+server ended well, to spread connections, is opened again at once.
+
+Nothing ends a watch but its caller. What it does not do: save its view.
+"""
+
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import grpc
+
+from global_discovery.client.errors import CallFailed, answer
+from global_discovery.client.fold import Fold, PoolFold, RouterFold, Update, WatchResponse
+from global_discovery.client.servers import Servers, open_channel, open_stub
+from global_discovery.client.timing import SystemTimer, Timer, within
+from global_discovery.v1 import pool_discovery_pb2 as pb
+
+if TYPE_CHECKING:
+    from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceAsyncStub
+
+F = TypeVar("F", bound=Fold[Any, Any])
+
+DEFAULT_IDLE_SECONDS = 15
+FIRST_MESSAGE_SECONDS = 10.0
+"""A server says at once who it is; this long is waited for the connection and that."""
+DEAD_AFTER_INTERVALS = 3
+FIRST_PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 15.0
+STEADY_SECONDS = 10.0
+"""A stream that lasted this long worked; its end begins a new round of servers."""
+
+
+class _Ended:
+    """What comes after the last message of a stream that ended well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How the connection stands."""
+
+    server: str
+    """The server that is followed, or was when the connection was lost."""
+    connected: bool
+    """Whether its stream lives; while not, the view is as it was last known."""
+    info: pb.ServerInfo | None = None
+    """Who serves, as it said itself; None while not connected."""
+    last_error: CallFailed | None = None
+    """Why the connection was last lost; stays when it is restored."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchState(Generic[F]):
+    """One step of a watch."""
+
+    fold: F
+    """Live: it changes when the next state is asked for, and only then."""
+    update: Update[Any, Any] | None
+    """What this step changed in the fold; None when only the connection changed."""
+    connection: Connection
+
+
+class Reconnect:
+    """Decides, without doing anything, where and when to connect again."""
+
+    def __init__(self, servers: Sequence[str], jitter: Callable[[], float] = random.random) -> None:
+        """`jitter` gives numbers from 0 to below 1."""
+        self._servers = Servers(servers)
+        self._jitter = jitter
+        self._pause = FIRST_PAUSE_SECONDS
+
+    @property
+    def server(self) -> str:
+        """Where to connect."""
+        return self._servers.current
+
+    def heard(self) -> None:
+        """A message came."""
+        self._pause = FIRST_PAUSE_SECONDS
+
+    def ended(self, error: CallFailed | None, *, lasted: float) -> float:
+        """A stream ended, well or with an error; how many seconds to wait.
+
+        `lasted` counts the seconds since its first message.
+        """
+        if lasted >= STEADY_SECONDS:
+            self._servers.begin_round()
+        if error is not None:
+            self._servers.move_on()
+        at_once = error is None or error.code is grpc.StatusCode.UNAVAILABLE
+        if at_once and self._servers.repeat_at_once():
+            return 0.0
+        self._servers.begin_round()
+        pause = self._pause * (0.5 + self._jitter() / 2)
+        self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+        return pause
+
+
+class Watch(Generic[F]):
+    """An endless async iterator of states; made by `watch_pools` and `watch_routers`.
+
+    Use it as a context manager, so that its connection is closed when you leave.
+    """
+
+    def __init__(
+        self,
+        fold: F,
+        open_stream: Callable[["PoolDiscoveryServiceAsyncStub", str], Any],
+        servers: Sequence[str],
+        *,
+        idle_seconds: int,
+        timer: Timer | None,
+    ) -> None:
+        """`open_stream` calls the server, with a position to continue from."""
+        self._fold = fold
+        self._open_stream = open_stream
+        self._reconnect = Reconnect(servers)
+        self._idle_seconds = idle_seconds
+        self._timer = timer or SystemTimer()
+        self._last_error: CallFailed | None = None
+        self._first_message_at: float | None = None
+        self._states = self._follow()
+
+    async def __aenter__(self) -> "Watch[F]":
+        """Nothing is opened before the first state is asked for."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Closes the connection."""
+        await self._states.aclose()
+
+    def __aiter__(self) -> AsyncIterator[WatchState[F]]:
+        """There is one sequence of states; every iteration goes on with it."""
+        return self._states
+
+    async def _follow(self) -> AsyncGenerator[WatchState[F], None]:
+        while True:
+            server = self._reconnect.server
+            error: CallFailed | None = None
+            self._first_message_at = None
+            try:
+                async with (
+                    open_channel(server) as channel,
+                    aclosing(self._stream(server, channel)) as states,
+                ):
+                    async for state in states:
+                        yield state
+            except CallFailed as failure:
+                error = self._last_error = failure
+            pause = self._reconnect.ended(error, lasted=self._lasted())
+            if error is not None:
+                self._reconsider_position(error)
+                yield self._state(None, Connection(server, connected=False, last_error=error))
+            await self._timer.sleep(pause)
+
+    async def _stream(
+        self, server: str, channel: grpc.aio.Channel
+    ) -> AsyncGenerator[WatchState[F], None]:
+        """The states of one stream, until it ends. Raises CallFailed."""
+        self._fold.begin_stream()
+        call = self._open_stream(open_stub(channel), self._fold.position)
+        messages = aiter(call)
+        info: pb.ServerInfo | None = None
+        limit = FIRST_MESSAGE_SECONDS
+        try:
+            while (message := await self._next(server, messages, limit)) is not None:
+                self._reconnect.heard()
+                begins = self._first_message_at is None
+                if begins:
+                    self._first_message_at = self._timer.now()
+                if message.HasField("server"):
+                    info = message.server
+                idle = (info.idle_interval_secs if info else 0) or self._idle_seconds
+                limit = float(DEAD_AFTER_INTERVALS * idle)
+                update = self._fold.apply(message, now=self._timer.now())
+                if begins or update is not None:
+                    connection = Connection(server, True, info, self._last_error)
+                    yield self._state(update, connection)
+        finally:
+            call.cancel()
+
+    async def _next(
+        self, server: str, messages: AsyncIterator[WatchResponse | None], limit: float
+    ) -> WatchResponse | None:
+        """The next message; None at a good end. Raises CallFailed, also after `limit` seconds."""
+        try:
+            message = await within(self._timer, limit, answer(server, anext(messages, _Ended())))
+        except TimeoutError:
+            silent = f"nothing came for {limit:g} s"
+            raise CallFailed(server, grpc.StatusCode.DEADLINE_EXCEEDED, silent) from None
+        if isinstance(message, _Ended):
+            return None
+        if message is None:
+            raise CallFailed(server, grpc.StatusCode.INTERNAL, "a message could not be decoded")
+        return message
+
+    def _reconsider_position(self, error: CallFailed) -> None:
+        """Another release may not be able to read our position; the view is sent anew then."""
+        if error.code is grpc.StatusCode.INVALID_ARGUMENT:
+            self._fold.forget_position()
+
+    def _lasted(self) -> float:
+        if self._first_message_at is None:
+            return 0.0
+        return self._timer.now() - self._first_message_at
+
+    def _state(self, update: Update[Any, Any] | None, connection: Connection) -> WatchState[F]:
+        return WatchState(self._fold, update, connection)
+
+
+def watch_pools(
+    servers: Sequence[str],
+    *,
+    wanted: pb.PoolFilter | None = None,
+    fold: PoolFold | None = None,
+    idle_seconds: int = DEFAULT_IDLE_SECONDS,
+    timer: Timer | None = None,
+) -> Watch[PoolFold]:
+    """Follows the pools that match `wanted`, or all of them.
+
+    `servers` are gRPC targets, the first one preferred. `fold` is where to go on
+    from: what it lists is kept as the rules of the protocol say, so it must have
+    been filled with the same filter. `idle_seconds`, 1 to 25, is how long a
+    stream may be quiet; after three times that it is given up.
+    """
+
+    def stream(stub: "PoolDiscoveryServiceAsyncStub", position: str) -> Any:
+        return stub.WatchPools(
+            pb.WatchPoolsRequest(filter=wanted, position=position, idle_interval_secs=idle_seconds)
+        )
+
+    return Watch(fold or PoolFold(), stream, servers, idle_seconds=idle_seconds, timer=timer)
+
+
+def watch_routers(
+    servers: Sequence[str],
+    *,
+    fold: RouterFold | None = None,
+    idle_seconds: int = DEFAULT_IDLE_SECONDS,
+    timer: Timer | None = None,
+) -> Watch[RouterFold]:
+    """Follows the routers; everything is as in `watch_pools`."""
+
+    def stream(stub: "PoolDiscoveryServiceAsyncStub", position: str) -> Any:
+        return stub.WatchRouters(
+            pb.WatchRoutersRequest(position=position, idle_interval_secs=idle_seconds)
+        )
+
+    return Watch(fold or RouterFold(), stream, servers, idle_seconds=idle_seconds, timer=timer)
