@@ -1,0 +1,49 @@
+"""A real service on a port of this machine, in the test's own event loop."""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from global_discovery.domain.clock import Clock
+from global_discovery.domain.lease import LeaseTerms
+from global_discovery.domain.pool import Router
+from global_discovery.serving.caller import Network
+from global_discovery.serving.core import CoreSettings
+from global_discovery.serving.service import Service, ServiceSettings
+from global_discovery.storage.memory import MemoryStore
+from global_discovery.view.fanout import DEFAULT_WRITE_SECONDS, STREAM_AGE_SECONDS
+
+
+@contextlib.asynccontextmanager
+async def a_service(
+    *,
+    port: int = 0,
+    terms: LeaseTerms | None = None,
+    routers: tuple[Router, ...] = (),
+    clock: Clock | None = None,
+    slow_watcher_seconds: float = DEFAULT_WRITE_SECONDS,
+    stream_age: tuple[float, float] = STREAM_AGE_SECONDS,
+    trusted_proxies: tuple[Network, ...] = (),
+) -> AsyncIterator[Service]:
+    """Started, and stopped in order at the end."""
+    settings = ServiceSettings(
+        core=CoreSettings(
+            terms=terms or LeaseTerms(),
+            routers=routers,
+            slow_watcher_seconds=slow_watcher_seconds,
+            stream_age=stream_age,
+        ),
+        listen="127.0.0.1:0",
+        grpc_listen=f"127.0.0.1:{port}",
+        trusted_proxies=trusted_proxies,
+    )
+    service = Service(settings, MemoryStore(), clock=clock)
+    await service.start()
+    try:
+        yield service
+    finally:
+        await service.stop()
+
+
+def target(service: Service) -> str:
+    """What a gRPC client calls it by."""
+    return f"127.0.0.1:{service.grpc.port}"
