@@ -99,8 +99,20 @@ def main() -> None:
         say(f"gRPC on {address}, HTTP on 127.0.0.1:{ready['rest_port']}")
         router = parts.enter_context(run("router", "pools", "--watch", "--server", address))
         parts.enter_context(
-            run("relay", "register", "--pool", "eu-1/llm/qwen", "--model", "Qwen/Qwen3-0.6B",
-                "--region", "eu", "--frontend", "http://10.0.0.7:8000", "--server", address)
+            run(
+                "relay",
+                "register",
+                "--pool",
+                "eu-1/llm/qwen",
+                "--model",
+                "Qwen/Qwen3-0.6B",
+                "--region",
+                "eu",
+                "--frontend",
+                "http://10.0.0.7:8000",
+                "--server",
+                address,
+            )
         )
         router.until("eu-1/llm/qwen")
         say("a legacy caller registers a second pool over HTTP, once")

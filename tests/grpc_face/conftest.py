@@ -1,0 +1,61 @@
+"""A running service, a client of it, and the rule that nothing goes wrong quietly."""
+
+import logging
+from collections.abc import AsyncIterator, Iterator
+
+import grpc
+import pytest
+from structlog.testing import capture_logs
+from structlog.typing import EventDict
+
+from global_discovery.serving.service import Service
+from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceStub
+from support.clock import FakeClock
+from support.running import a_service, target
+
+
+@pytest.fixture
+def logged() -> Iterator[list[EventDict]]:
+    """What the service logs itself."""
+    with capture_logs() as lines:
+        yield lines
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_logged_as_an_error(
+    caplog: pytest.LogCaptureFixture, logged: list[EventDict], request: pytest.FixtureRequest
+) -> Iterator[None]:
+    """No test leaves an error of gRPC, asyncio or the service; one that makes a fault says so."""
+    yield
+    library = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert library == []
+    if "expect_faults" not in request.fixturenames:
+        assert [line for line in logged if line["log_level"] == "error"] == []
+
+
+@pytest.fixture
+def expect_faults() -> None:
+    """The test makes internal faults, which are logged."""
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+async def service(clock: FakeClock) -> AsyncIterator[Service]:
+    """On a clock that stands still, so that nothing lapses while a machine is slow."""
+    async with a_service(clock=clock) as running:
+        yield running
+
+
+@pytest.fixture
+async def channel(service: Service) -> AsyncIterator[grpc.aio.Channel]:
+    async with grpc.aio.insecure_channel(target(service)) as channel:
+        yield channel
+
+
+@pytest.fixture
+async def stub(channel: grpc.aio.Channel) -> PoolDiscoveryServiceStub:
+    return PoolDiscoveryServiceStub(channel)

@@ -1,0 +1,112 @@
+"""A process that is stopped, or killed and started again: what its callers see of it.
+
+Real stops of real processes. The lease is as short as it may be, and nothing is
+asserted about how long anything took.
+"""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+
+from global_discovery.v1 import pool_discovery_pb2 as pb
+from global_discovery.v1 import pool_pb2
+from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceStub
+from support.fold import FoldingClient
+from support.pools import a_registration
+from support.serve_process import LOOPBACK, PATIENCE_SECONDS, SHORT_LEASE, started
+
+LEASE_SECONDS = 3
+STARTING, STALLED = (
+    pool_pb2.ESTIMATED_REASON_STARTING,
+    pool_pb2.ESTIMATED_REASON_STALLED,
+)
+
+
+@asynccontextmanager
+async def relays(stub: Any, count: int) -> AsyncIterator[None]:
+    """Relays that send one heartbeat after another, as often as they are answered or fail."""
+
+    async def beat(number: int) -> None:
+        request = pb.RegisterPoolRequest(registration=a_registration(number), relay_id="relay")
+        while True:
+            await stub.RegisterPool(request, wait_for_ready=True)
+            await asyncio.sleep(1)  # the heartbeat interval
+
+    tasks = [asyncio.create_task(beat(number)) for number in range(count)]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def follow(stub: Any, client: FoldingClient, until: Any) -> None:
+    """Watches until a condition holds after a message."""
+    stream = stub.WatchPools(pb.WatchPoolsRequest(idle_interval_secs=1), wait_for_ready=True)
+    client.begin_stream()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not until():
+            message = await stream.read()
+            assert message is not grpc.aio.EOF
+            client.take(message)
+    stream.cancel()
+
+
+def reasons(client: FoldingClient) -> list[int]:
+    return [] if client.mark is None else list(client.mark.reasons)
+
+
+async def test_a_stop_longer_than_a_lease_loses_no_pool_and_is_told_as_a_stall() -> None:
+    flags = [*LOOPBACK, *SHORT_LEASE]
+    async with started(*flags) as server:
+        port = (await server.ready())["grpc_port"]
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            stub = PoolDiscoveryServiceStub(channel)
+            client = FoldingClient()
+            async with relays(stub, 20):
+                await follow(stub, client, lambda: client.exact and len(client.fold) == 20)
+                server.send(signal.SIGSTOP)
+                await asyncio.sleep(LEASE_SECONDS + 1)  # how long the stop lasts: the input
+                server.send(signal.SIGCONT)
+                before = len(client.messages)
+                await follow(stub, client, lambda: STALLED in reasons(client))
+                await follow(stub, client, lambda: client.exact)
+            later = client.messages[before:]
+            assert not [key for message in later for key in message.changes.removed]
+            assert not [key for message in later for key in message.changes.unlisted]
+            assert len(client.fold) == 20
+        assert (await server.event("stalled"))["level"] == "warning"
+        assert await server.stop() == 0
+
+
+async def test_after_a_kill_the_next_one_says_that_it_is_starting_until_it_knows() -> None:
+    client = FoldingClient()
+    async with started(*LOOPBACK, *SHORT_LEASE) as server:
+        port = (await server.ready())["grpc_port"]
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            stub = PoolDiscoveryServiceStub(channel)
+            for number in range(2):
+                request = pb.RegisterPoolRequest(registration=a_registration(number))
+                await stub.RegisterPool(request)
+            await follow(stub, client, lambda: len(client.fold) == 2)
+        server.send(signal.SIGKILL)
+        assert await server.ended() == -signal.SIGKILL
+    again = ["--listen", "127.0.0.1:0", "--grpc-listen", f"127.0.0.1:{port}", *SHORT_LEASE]
+    async with (
+        started(*again) as server,
+        grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
+    ):
+        await server.ready()
+        stub = PoolDiscoveryServiceStub(channel)
+        await follow(stub, client, lambda: len(client.fold) == 0)
+        assert reasons(client) == [STARTING]
+        assert len(client.offered) == 2
+        async with relays(stub, 1):
+            await follow(stub, client, lambda: client.exact)
+            assert len(client.offered) == 1
+        assert await server.stop() == 0
