@@ -63,6 +63,8 @@ lock: ## Resolve all versions anew (needs uv)
 	  --python-version 3.11 --generate-hashes --no-header --quiet -o requirements.lock
 	uv pip compile pyproject.toml --extra server --constraints requirements.lock --universal \
 	  --python-version 3.11 --generate-hashes --no-header --quiet -o requirements-server.lock
+	echo hatchling | uv pip compile - --constraints requirements.lock --universal \
+	  --python-version 3.11 --generate-hashes --no-header --quiet -o requirements-build.lock
 
 .PHONY: clean
 clean: ## Remove what the tasks made

@@ -1,7 +1,9 @@
 """`global-discovery health`, as a process, against real servers and against none."""
 
 import asyncio
+import http.server
 import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -32,6 +34,18 @@ def silent_port() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
+@pytest.fixture
+def failing_port() -> Iterator[int]:
+    """Speaks HTTP and knows no method: it answers 501."""
+    address = ("127.0.0.1", 0)
+    with http.server.ThreadingHTTPServer(address, http.server.BaseHTTPRequestHandler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
 async def test_it_ends_with_0_while_the_server_lives_and_with_1_after() -> None:
     async with started(*LOOPBACK) as server:
         address = f"127.0.0.1:{(await server.ready())['rest_port']}"
@@ -53,6 +67,15 @@ async def test_it_takes_the_address_from_the_variables_of_serve(port: str) -> No
         assert await health(**variables) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("everywhere", "asked"),
+    [(":1", "127.0.0.1:1"), ("0.0.0.0:1", "127.0.0.1:1"), ("[::]:1", "[::1]:1")],
+)
+async def test_it_asks_a_server_on_every_interface_on_loopback(everywhere: str, asked: str) -> None:
+    status, said = await health(GLOBAL_DISCOVERY_LISTEN=everywhere)
+    assert (status, asked in said) == (1, True)
+
+
 async def test_it_goes_past_every_proxy() -> None:
     async with started(*LOOPBACK) as server:
         address = f"127.0.0.1:{(await server.ready())['rest_port']}"
@@ -68,6 +91,11 @@ async def test_what_speaks_something_else_does_not_live() -> None:
     async with started(*LOOPBACK) as server:
         address = f"127.0.0.1:{(await server.ready())['grpc_port']}"
         assert (await health("--address", address))[0] == 1
+
+
+async def test_what_answers_but_not_with_200_does_not_live(failing_port: int) -> None:
+    status, said = await health("--address", f"127.0.0.1:{failing_port}")
+    assert (status, "answers /livez with 501" in said) == (1, True)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ asserted about how long anything took.
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -27,8 +27,8 @@ STARTING, STALLED = (
 
 
 @asynccontextmanager
-async def relays(stub: Any, count: int) -> AsyncIterator[None]:
-    """Relays that send one heartbeat after another, as often as they are answered or fail."""
+async def relays(stub: Any, *numbers: int) -> AsyncIterator[None]:
+    """Relays of these pools, which send one heartbeat after another, whatever the server does."""
 
     async def beat(number: int) -> None:
         request = pb.RegisterPoolRequest(registration=a_registration(number), relay_id="relay")
@@ -36,7 +36,7 @@ async def relays(stub: Any, count: int) -> AsyncIterator[None]:
             await stub.RegisterPool(request, wait_for_ready=True)
             await asyncio.sleep(1)  # the heartbeat interval
 
-    tasks = [asyncio.create_task(beat(number)) for number in range(count)]
+    tasks = [asyncio.create_task(beat(number)) for number in numbers]
     try:
         yield
     finally:
@@ -45,16 +45,19 @@ async def relays(stub: Any, count: int) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def follow(stub: Any, client: FoldingClient, until: Any) -> None:
-    """Watches until a condition holds after a message."""
-    stream = stub.WatchPools(pb.WatchPoolsRequest(idle_interval_secs=1), wait_for_ready=True)
+def watch(stub: Any, client: FoldingClient) -> Any:
+    """One stream, for a client that keeps what it has."""
     client.begin_stream()
+    return stub.WatchPools(pb.WatchPoolsRequest(idle_interval_secs=1), wait_for_ready=True)
+
+
+async def follow(stream: Any, client: FoldingClient, until: Callable[[], bool]) -> None:
+    """Reads until a condition holds after a message."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not until():
             message = await stream.read()
             assert message is not grpc.aio.EOF
             client.take(message)
-    stream.cancel()
 
 
 def reasons(client: FoldingClient) -> list[int]:
@@ -68,14 +71,17 @@ async def test_a_stop_longer_than_a_lease_loses_no_pool_and_is_told_as_a_stall()
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             stub = PoolDiscoveryServiceStub(channel)
             client = FoldingClient()
-            async with relays(stub, 20):
-                await follow(stub, client, lambda: client.exact and len(client.fold) == 20)
+            stream = watch(stub, client)
+            async with relays(stub, *range(10)):
+                async with relays(stub, *range(10, 20)):
+                    await follow(stream, client, lambda: client.exact and len(client.fold) == 20)
                 server.send(signal.SIGSTOP)
                 await asyncio.sleep(LEASE_SECONDS + 1)  # how long the stop lasts: the input
                 server.send(signal.SIGCONT)
                 before = len(client.messages)
-                await follow(stub, client, lambda: STALLED in reasons(client))
-                await follow(stub, client, lambda: client.exact)
+                await follow(stream, client, lambda: STALLED in reasons(client))
+                async with relays(stub, *range(10, 20)):
+                    await follow(stream, client, lambda: client.exact)
             later = client.messages[before:]
             assert not [key for message in later for key in message.changes.removed]
             assert not [key for message in later for key in message.changes.unlisted]
@@ -93,7 +99,7 @@ async def test_after_a_kill_the_next_one_says_that_it_is_starting_until_it_knows
             for number in range(2):
                 request = pb.RegisterPoolRequest(registration=a_registration(number))
                 await stub.RegisterPool(request)
-            await follow(stub, client, lambda: len(client.fold) == 2)
+            await follow(watch(stub, client), client, lambda: len(client.fold) == 2)
         server.send(signal.SIGKILL)
         assert await server.ended() == -signal.SIGKILL
     again = ["--listen", "127.0.0.1:0", "--grpc-listen", f"127.0.0.1:{port}", *SHORT_LEASE]
@@ -103,10 +109,11 @@ async def test_after_a_kill_the_next_one_says_that_it_is_starting_until_it_knows
     ):
         await server.ready()
         stub = PoolDiscoveryServiceStub(channel)
-        await follow(stub, client, lambda: len(client.fold) == 0)
+        stream = watch(stub, client)
+        await follow(stream, client, lambda: len(client.fold) == 0)
         assert reasons(client) == [STARTING]
         assert len(client.offered) == 2
-        async with relays(stub, 1):
-            await follow(stub, client, lambda: client.exact)
+        async with relays(stub, 0):
+            await follow(stream, client, lambda: client.exact)
             assert len(client.offered) == 1
         assert await server.stop() == 0

@@ -221,6 +221,26 @@ async def test_a_call_that_is_under_way_is_finished() -> None:
         assert (await call).lease_id
 
 
+async def test_an_http_call_that_is_under_way_is_finished() -> None:
+    body = (
+        b'{"cluster_id": "c", "namespace": "n", "dgd_name": "d", "model": "m", '
+        b'"location": {"region": "r"}}'
+    )
+    head = "POST /pools HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+    async with altered("call-under-way") as server:
+        port = (await server.ready())["rest_port"]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        await server.event("storing")
+        assert await server.stop() == 0
+        answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert b"connection: close" in answer.lower()
+        assert b"lease_id" in answer
+        writer.close()
+        await writer.wait_closed()
+
+
 async def test_a_watcher_that_does_not_read_does_not_hold_the_end() -> None:
     async with started(*LOOPBACK) as server, channel_to(server) as channel:
         stub = PoolDiscoveryServiceStub(channel)
