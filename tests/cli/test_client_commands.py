@@ -9,8 +9,6 @@ from typing import Any
 import grpc
 import pytest
 
-from global_discovery import __version__
-from global_discovery.domain.lease import LeaseTerms
 from global_discovery.domain.pool import Router
 from global_discovery.serving.service import Service
 from global_discovery.v1 import pool_discovery_pb2 as pb
@@ -196,24 +194,28 @@ async def test_a_signal_ends_a_watch_without_a_word(number: signal.Signals, stat
 
 
 async def test_a_reader_that_went_away_ends_a_watch_without_a_word() -> None:
-    async with a_service() as service:
+    """At once, although nothing is written any more."""
+    async with a_service(clock=FakeClock()) as service:
         command = f"{sys.executable} -m global_discovery.cli.main pools --watch -o json"
         process = await asyncio.create_subprocess_shell(
-            f"{command} --server {target(service)} | head -n 1",
+            f"{command} --server {target(service)} | head -n 1; exit ${{PIPESTATUS[0]}}",
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            executable="/bin/bash",
         )
-        assert process.stdout is not None
-        await process.stdout.readline()
-        assert await process.stdout.read() == b""
-        ended = asyncio.create_task(process.communicate())
         async with asyncio.timeout(60):
-            number = 0
-            while not ended.done():
-                number += 1
-                await register(service, number)
-                await asyncio.wait({ended}, timeout=0.05)
-        assert (await ended)[1] == b""
+            out, err = await process.communicate()
+        assert json.loads(out)["event"] == "snapshot"
+        assert (process.returncode, err) == (141, b"")
+
+
+async def test_a_watch_that_is_refused_for_good_ends_with_a_sentence() -> None:
+    models = [word for number in range(257) for word in ("--model", f"m{number}")]
+    async with a_service() as service:
+        result = await ran("pools", "--watch", *models, "--server", target(service))
+    assert (result.status, result.out) == (1, "")
+    (line,) = result.err.splitlines()
+    assert "refused the call: " in line
 
 
 async def test_watching_routers_works_alike() -> None:
@@ -223,189 +225,3 @@ async def test_watching_routers_works_alike() -> None:
     ):
         assert await command.line() == "snapshot  1 router, EXACT"
         assert await command.line() == "listed    r1 http://r1"
-
-
-# -- registering -----------------------------------------------------------------
-
-POOL = ("--pool", "c1/ns/mine", "--model", "m", "--region", "r1")
-
-
-async def listed(service: Service) -> Any:
-    (pool,) = (await call(service, "ListPools", pb.ListPoolsRequest())).pools
-    return pool
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_register_keeps_a_pool_until_a_signal_and_withdraws_it(
-    number: signal.Signals,
-) -> None:
-    async with (
-        a_service() as service,
-        running(
-            *("register", *POOL, "--server", target(service)),
-            *("--availability-zone", "z", "--datacenter", "d"),
-            *("--frontend", "http://b", "--frontend", "http://a", "--capability", "chat"),
-            *("--capacity", "H100=8", "--capacity", "A=B=1", "--relay", "ip:10.0.0.9"),
-            *("--relay-id", "me"),
-        ) as command,
-    ):
-        assert await command.line() == (
-            f"registered c1/ns/mine at {target(service)}: lease 15 s, renewed every 5 s"
-        )
-        pool = await listed(service)
-        assert (pool.location.availability_zone, pool.location.datacenter) == ("z", "d")
-        assert list(pool.frontends) == ["http://a", "http://b"]
-        assert {entry.gpu_sku: entry.gpu_count for entry in pool.capacity} == {"H100": 8, "A=B": 1}
-        assert list(pool.relays) == ["ip:10.0.0.9"]
-        command.process.send_signal(number)
-        assert await command.ended() == (0, "withdrew c1/ns/mine\n")
-        assert not (await call(service, "ListPools", pb.ListPoolsRequest())).pools
-
-
-async def test_register_tells_when_an_error_begins_and_ends() -> None:
-    terms = LeaseTerms(1, 3)
-    async with a_service(terms=terms) as service:
-        port, server = service.grpc.port, target(service)
-        registering = running("register", *POOL, "--server", server)
-        command = await registering.__aenter__()
-        await command.line_with("registered")
-    try:
-        failing = await command.line()
-        assert failing.startswith(f"failing: {server} is unavailable: ")
-        async with a_service(port=port, terms=terms) as service:
-            assert (await command.line()).startswith(f"{server} answers again, after ")
-            assert (await listed(service)).key.dgd_name == "mine"
-            command.process.send_signal(signal.SIGINT)
-            assert await command.ended() == (0, "withdrew c1/ns/mine\n")
-    finally:
-        await registering.__aexit__(None, None, None)
-
-
-async def test_a_registration_that_breaks_rules_is_refused_with_every_field_named() -> None:
-    async with a_service() as service:
-        result = await ran(
-            *("register", "--pool", "c1/ns/..", "--model", "m", "--region", "r1"),
-            *("--frontend", "ftp://x", "--server", target(service)),
-        )
-    assert (result.status, result.out) == (1, "")
-    (line,) = result.err.splitlines()
-    assert f"{target(service)} refused the call: " in line
-    assert "dgd_name: " in line
-    assert "frontends[0]: " in line
-
-
-async def test_register_that_cannot_withdraw_says_so_and_fails() -> None:
-    async with a_service() as service:
-        registering = running("register", *POOL, "--server", target(service))
-        command = await registering.__aenter__()
-        await command.line_with("registered")
-    try:
-        command.process.send_signal(signal.SIGTERM)
-        status, rest = await command.ended()
-        assert status == 1
-        assert rest.endswith("could not withdraw c1/ns/mine; it leaves when its lease ends\n")
-    finally:
-        await registering.__aexit__(None, None, None)
-
-
-async def test_register_without_a_reader_withdraws() -> None:
-    async with a_service() as service:
-        command = f"{sys.executable} -m global_discovery.cli.main register {' '.join(POOL)}"
-        process = await asyncio.create_subprocess_shell(
-            f"{command} --server {target(service)} | head -n 0; exit ${{PIPESTATUS[0]}}",
-            stderr=asyncio.subprocess.PIPE,
-            executable="/bin/bash",
-        )
-        async with asyncio.timeout(60):
-            _, err = await process.communicate()
-        assert (process.returncode, err) == (141, b"")
-        assert not (await call(service, "ListPools", pb.ListPoolsRequest())).pools
-
-
-# -- usage -----------------------------------------------------------------------
-
-
-async def test_version_and_help_are_readable() -> None:
-    assert (await ran("--version")).out == f"global-discovery {__version__}\n"
-    result = await ran("--help")
-    assert result.status == 0
-    for command in ("serve", "pools", "routers", "register", "health"):
-        assert f"\n    {command} " in result.out
-    assert (await ran("register", "--help")).status == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ((), "COMMAND"),
-        (("nonsense",), "nonsense"),
-        (("pools", "--server", "nowhere"), "nowhere"),
-        (("pools", "--server", "host:0"), "host:0"),
-        (("pools", "--server", ":50051"), ":50051"),
-        (("pools", "--model", ""), "--model"),
-        (("pools", "--mod", "x"), "--mod"),
-        (("pools", "-o", "xml"), "xml"),
-        (("register", "--pool", "c/n/d", "--model", "m"), "--region"),
-        (("register", "--pool", "c/d", "--model", "m", "--region", "r"), "c/d"),
-        (("register", *POOL, "--capacity", "H100"), "H100"),
-        (("register", *POOL, "--capacity", "H100=1_0"), "H100=1_0"),
-        (("register", *POOL, "--frontend"), "--frontend"),
-        (("pools", "--model", b"\xff"), "--model"),
-    ],
-)
-async def test_wrong_usage_is_refused_with_status_two(arguments: Any, named: str) -> None:
-    result = await ran(*arguments)
-    assert (result.status, result.out) == (2, "")
-    assert named in result.err
-    assert "Traceback" not in result.err
-
-
-async def test_a_variable_that_names_no_server_is_refused_by_its_name() -> None:
-    result = await ran("pools", GLOBAL_DISCOVERY_SERVER="nowhere")
-    assert result.status == 2
-    assert "GLOBAL_DISCOVERY_SERVER" in result.err
-
-
-BLOCKED = """
-import sys
-from importlib.abc import MetaPathFinder
-
-class Block(MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {blocked}:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
-
-sys.meta_path.insert(0, Block())
-from global_discovery.cli.main import main
-sys.exit(main(sys.argv[1:]))
-"""
-SERVER_ONLY = {"aiohttp", "orjson", "structlog", "prometheus_client", "grpc_health", "rich"}
-
-
-async def ran_without(blocked: set[str], *arguments: str) -> tuple[int | None, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", BLOCKED.format(blocked=blocked), *arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(60):
-        out, err = await process.communicate()
-    return process.returncode, out.decode(), err.decode()
-
-
-@pytest.mark.parametrize("command", ["", "serve", "pools", "routers", "register", "health"])
-async def test_all_help_works_with_the_client_library_alone(command: str) -> None:
-    status, out, _ = await ran_without(SERVER_ONLY, *command.split(), "--help")
-    assert status == 0
-    assert "usage:" in out
-
-
-async def test_without_rich_a_table_is_refused_with_advice_and_json_works() -> None:
-    async with a_service() as service:
-        server = ("--server", target(service))
-        status, _, err = await ran_without({"rich"}, "pools", *server)
-        assert status == 1
-        assert "global-discovery[cli]" in err
-        status, out, _ = await ran_without({"rich"}, "pools", "-o", "json", *server)
-        assert status == 0
-        assert json.loads(out)["pools"] == []

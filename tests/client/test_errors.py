@@ -27,7 +27,7 @@ def a_status() -> bytes:
         packed = AnyMessage()
         packed.Pack(detail)
         status.details.append(packed)
-    return status.SerializeToString()
+    return bytes(status.SerializeToString())
 
 
 def test_the_sentence_names_the_fields_and_counts_the_rest() -> None:

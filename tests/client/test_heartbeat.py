@@ -218,6 +218,10 @@ async def test_a_stop_ends_an_outstanding_renewal_and_withdraws() -> None:
             async with asyncio.timeout(PATIENCE):
                 assert await heartbeat.stop(withdraw=True)
             assert server.withdrawn[0].lease_id == "id-1"
+            async with asyncio.timeout(PATIENCE):
+                left = await server.ended_with.get()
+            assert left is not None
+            assert left > 0.5, "the call was not ended but waited for"
 
 
 async def test_a_stop_during_the_first_call_does_not_wait_for_ever() -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 import structlog
+
 from global_discovery.cli import process, serve
 from global_discovery.cli.parser import Parser
 from global_discovery.cli.serve_flags import read_values
@@ -66,6 +67,8 @@ class StoresAfterTheSignal(MemoryStore):
         del share
         say("storing")
         await self._signals.wait()
+        for _ in range(100):  # turns of the loop, after which the service is stopping
+            await asyncio.sleep(0)
 
 
 def tick_dies(_registrations: Registrations) -> bool:

@@ -2,15 +2,23 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import grpc
 from google.rpc import error_details_pb2 as details_pb
 from grpc_status import rpc_status
 
 from global_discovery.v1 import pool_discovery_pb2 as pb
-from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceStub
 from support.fold import FoldingClient
+
+if TYPE_CHECKING:  # the stub files alone tell the two kinds apart
+    from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceAsyncStub
+
+    Stub: TypeAlias = PoolDiscoveryServiceAsyncStub
+else:
+    from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceStub
+
+    Stub = PoolDiscoveryServiceStub
 
 PATIENCE_SECONDS = 60
 
@@ -29,7 +37,7 @@ class Refusal(NamedTuple):
 
 def refusal(error: grpc.aio.AioRpcError) -> Refusal:
     """What an error says; its reason is empty when it has no details."""
-    status = rpc_status.from_call(error)  # type: ignore[arg-type]  # it reads both kinds of errors
+    status = rpc_status.from_call(error)
     info, bad, retry = details_pb.ErrorInfo(), details_pb.BadRequest(), details_pb.RetryInfo()
     has_retry = False
     for detail in status.details if status is not None else ():
@@ -61,7 +69,7 @@ class Watch:
 
     def __init__(
         self,
-        stub: PoolDiscoveryServiceStub,
+        stub: Stub,
         request: pb.WatchPoolsRequest | None = None,
         client: FoldingClient | None = None,
     ) -> None:
@@ -103,7 +111,7 @@ class Watch:
 async def eventually(holds: Callable[[], bool]) -> None:
     """Waits for a condition, with patience."""
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while not holds():
+        while not holds():  # noqa: ASYNC110 - nothing tells when it holds
             await asyncio.sleep(0.01)
 
 

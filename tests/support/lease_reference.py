@@ -5,6 +5,7 @@ worked out from the renewal and all stalls since, whenever somebody asks. It
 shares only the clock and the values of the domain with what it is compared to.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from global_discovery.domain.clock import Clock
@@ -12,7 +13,7 @@ from global_discovery.domain.lease import Heartbeat, LeaseTerms, Withdrawal
 from global_discovery.domain.pool import Content, PoolKey
 
 SLOT = 0.1
-"""Leases are looked at once a slot: one that ended within the present slot is still there."""
+"""Leases are looked at once a slot: one that ended less than that ago may still be there."""
 MOST_SHARES = 64
 MOST_RELAYS = 256
 MOST_EXTENSIONS = 3
@@ -141,7 +142,8 @@ class LeaseReference:
 
     # -- time ----------------------------------------------------------------
 
-    def tick(self) -> None:
+    def tick(self, still_there: Callable[[str], bool]) -> None:
+        """`still_there` is asked about leases that ended within the last slot: both is right."""
         self.notice()
         now = self.clock.monotonic()
         if self.mass_lapse_until is not None and now >= self.mass_lapse_until:
@@ -149,7 +151,9 @@ class LeaseReference:
         self.withdrawn = {name: until for name, until in self.withdrawn.items() if until > now}
         for share in [share for key in list(self.pools) for share in self.shares(key)]:
             ends = self.ends(share, now)
-            if ends is None or int(ends / SLOT) >= int(now / SLOT):
+            if ends is None or ends > now:
+                continue
+            if ends > now - SLOT and still_there(share.lease_id):
                 continue
             self.begin_mass_lapse_if_due(now)
             doubtful = self.mass_lapse_until is not None

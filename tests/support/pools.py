@@ -38,9 +38,7 @@ def a_registration(
 ) -> pool_pb2.PoolRegistration:
     """The same, as a gRPC client sends it."""
     return pool_pb2.PoolRegistration(
-        key=pool_pb2.PoolKey(
-            cluster_id=cluster, namespace=namespace, dgd_name=f"pool-{number:05}"
-        ),
+        key=pool_pb2.PoolKey(cluster_id=cluster, namespace=namespace, dgd_name=f"pool-{number:05}"),
         model=model,
         location=pool_pb2.Location(region=region),
         frontends=frontends,

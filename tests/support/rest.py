@@ -7,13 +7,12 @@ what no client would send.
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
 from prometheus_client import CollectorRegistry
-from support.clock import FakeClock
 from yarl import URL
 
 from global_discovery.domain.pool import Router
@@ -21,10 +20,11 @@ from global_discovery.serving.caller import Callers, Network
 from global_discovery.serving.core import Core, CoreSettings
 from global_discovery.serving.metrics import CallMetrics, CoreCollector, LoopLag
 from global_discovery.serving.readiness import Readiness
-from global_discovery.serving.rest.connection import Limits
+from global_discovery.serving.rest.connection import Connection, Limits
 from global_discovery.serving.rest.server import RestFace
 from global_discovery.storage.memory import MemoryStore
 from global_discovery.storage.store import RegistrationStore
+from support.clock import FakeClock
 
 PATIENCE_SECONDS = 20.0
 
@@ -100,12 +100,28 @@ class RestUnderTest:
         finally:
             writer.close()
 
+    def pass_time(self, seconds: float) -> None:
+        """Moves the clock, with the ticks that a running service has in that time."""
+        while seconds > 0:
+            self.clock.advance(min(seconds, 0.5))
+            self.core.tick()
+            seconds -= 0.5
+
     def end_of_starting(self) -> None:
         """Lets the start lease pass: the list becomes complete."""
-        self.clock.advance(2.0 * self.core.settings.terms.lease_duration)
-        self.core.tick()
-        self.clock.advance(2.0 * self.core.settings.terms.lease_duration)
-        self.core.tick()
+        self.pass_time(2.0 * self.core.settings.terms.lease_duration)
+
+    @property
+    def connections(self) -> list[Connection]:
+        """What is open on the main port."""
+        server = self.face._main._connections
+        return [] if server is None else list(server._all)
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        """Lets the loop run until something holds."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not holds():  # noqa: ASYNC110 - there is no event for it
+                await asyncio.sleep(0.001)
 
 
 @contextlib.asynccontextmanager
@@ -115,7 +131,8 @@ async def a_rest_face(
     trusted: Sequence[Network] = (),
     store: RegistrationStore | None = None,
     limits: Limits | None = None,
-    with_health_port: bool = False,
+    listen: str = "127.0.0.1:0",
+    health_listen: str | None = None,
     opened: bool = True,
 ) -> AsyncIterator[RestUnderTest]:
     """Started; takes calls unless `opened` is false."""
@@ -130,8 +147,8 @@ async def a_rest_face(
         CallMetrics(registry),
         registry,
         readiness,
-        listen="127.0.0.1:0",
-        health_listen="127.0.0.1:0" if with_health_port else None,
+        listen=listen,
+        health_listen=health_listen,
         limits=limits,
     )
     await face.start()

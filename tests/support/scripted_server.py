@@ -37,6 +37,8 @@ class ScriptedServer:
 
     scripts: dict[str, deque[Step]] = field(default_factory=dict)
     asked: asyncio.Queue[Asked] = field(default_factory=asyncio.Queue)
+    ended_with: "asyncio.Queue[float | None]" = field(default_factory=asyncio.Queue)
+    """What was left of the deadline of each call that hung, when it was ended."""
     withdrawn: list[pb.DeregisterPoolRequest] = field(default_factory=list)
     port: int = 0
 
@@ -59,14 +61,14 @@ class ScriptedServer:
         if isinstance(request, pb.DeregisterPoolRequest):
             self.withdrawn.append(request)
         self.asked.put_nowait(Asked(request, context.peer(), context.time_remaining()))
-        return await _play(self._step(method), context)
+        return await _play(self._step(method), context, self.ended_with)
 
     async def stream(self, request: Any, context: Any) -> AsyncIterator[Any]:
         self.asked.put_nowait(Asked(request, context.peer(), context.time_remaining()))
         for step in self._step("WatchPools"):
             if step is END:
                 return
-            yield await _play(step, context)
+            yield await _play(step, context, self.ended_with)
 
 
 def _unary(scripted: ScriptedServer, method: str) -> Any:
@@ -76,9 +78,12 @@ def _unary(scripted: ScriptedServer, method: str) -> Any:
     return handle
 
 
-async def _play(step: Step, context: Any) -> Any:
+async def _play(step: Step, context: Any, ended_with: "asyncio.Queue[float | None]") -> Any:
     if step is HANG:
-        await asyncio.Event().wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended_with.put_nowait(context.time_remaining())
     if isinstance(step, grpc.StatusCode):
         await context.abort(step, "as the test says")
     return step

@@ -80,8 +80,7 @@ class HandStream:
         self._task.throw(asyncio.CancelledError())
         self.watcher.close()
 
-    @property
-    def over(self) -> bool:
+    def ended(self) -> bool:
         return self._task.done
 
     @property
@@ -94,9 +93,8 @@ def listed(view: View[Any], clock: Clock, wanted: Filter = EVERYTHING) -> pb.Lis
     """All pages of ListPools in one."""
     pages = Pages(view, clock=clock, size_of=lambda entry: len(wire.pool_field(entry)))
     whole = pb.ListPoolsResponse()
-    token = "first"
-    while token:
-        page = pages.page(wanted, 3, "" if token == "first" else token)
+    while not whole.position or whole.next_page_token:
+        page = pages.page(wanted, 3, whole.next_page_token)
         answer = pb.ListPoolsResponse.FromString(
             wire.list_response(
                 map(wire.pool_field, page.entries),
@@ -105,7 +103,7 @@ def listed(view: View[Any], clock: Clock, wanted: Filter = EVERYTHING) -> pb.Lis
                 next_page_token=page.next_page_token,
             )
         )
-        token = answer.next_page_token
+        whole.next_page_token = answer.next_page_token
         if not whole.position:
             whole.position = answer.position
             whole.mark.CopyFrom(answer.mark)

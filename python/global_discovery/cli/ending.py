@@ -8,6 +8,7 @@ any more, about which nothing is said.
 import asyncio
 import os
 import signal
+import stat
 import sys
 from collections.abc import Coroutine
 from typing import Any
@@ -23,20 +24,40 @@ class Failed(Exception):
 
 
 def run_until_stopped(work: Coroutine[Any, Any, None]) -> int:
-    """Runs work in an event loop of its own; SIGTERM ends it in order, as Ctrl-C does."""
-    return asyncio.run(_until_sigterm(work))
+    """Runs work in an event loop of its own, until a reader or a signal ends it.
+
+    SIGTERM ends it in order, as Ctrl-C does. When standard output is a pipe, it
+    ends as soon as nobody reads that any more, not only with the next line.
+    """
+    return asyncio.run(_until_stopped(work))
 
 
-async def _until_sigterm(work: Coroutine[Any, Any, None]) -> int:
+async def _until_stopped(work: Coroutine[Any, Any, None]) -> int:
     task = asyncio.ensure_future(work)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    ended_by: list[int] = []
+
+    def end(status: int) -> None:
+        ended_by.append(status)
+        task.cancel()
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, end, TERMINATED)
+    output = sys.stdout.fileno()
+    piped = stat.S_ISFIFO(os.fstat(output).st_mode)
+    if piped:
+        # The writing end of a pipe has nothing to read but the error of its other end.
+        loop.add_reader(output, end, NOT_READ)
     try:
         await task
     except asyncio.CancelledError:
-        current = asyncio.current_task()
-        if current is not None and current.cancelling():
+        if not ended_by:
             raise
-        return TERMINATED
+        if ended_by[0] == NOT_READ:
+            stop_writing()
+        return ended_by[0]
+    finally:
+        if piped:
+            loop.remove_reader(output)
     return DONE
 
 

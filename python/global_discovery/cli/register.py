@@ -41,31 +41,26 @@ def add_parser(subparsers: "argparse._SubParsersAction[Any]") -> None:
         type=_pool_key,
         help="the pool's cluster id, namespace and deployment name",
     )
-    parser.add_argument(
-        "--model", required=True, type=nonempty_text, help="the model that it serves"
-    )
-    parser.add_argument("--region", required=True, type=nonempty_text, help="where it runs")
-    parser.add_argument("--availability-zone", type=nonempty_text, help="optional")
-    parser.add_argument("--datacenter", type=nonempty_text, help="optional")
+    for name, metavar, required, what in (
+        ("--model", "MODEL", True, "the model that it serves"),
+        ("--region", "REGION", True, "where it runs"),
+        ("--availability-zone", "ZONE", False, "where in the region"),
+        ("--datacenter", "NAME", False, "in which datacenter"),
+        ("--relay-id", "ID", False, "this relay; must differ between the relays of one pool"),
+    ):
+        parser.add_argument(
+            name, metavar=metavar, required=required, type=nonempty_text, default=None, help=what
+        )
     for name, metavar, read, what in (
         ("--frontend", "URL", nonempty_text, "one of its HTTP servers"),
         ("--capability", "NAME", nonempty_text, "something that it can do"),
         ("--capacity", "SKU=COUNT", _capacity, "accelerators of one kind"),
         ("--relay", "ip:ADDRESS", nonempty_text, "a relay that speaks for it"),
     ):
+        again = f"{what}; may be given several times"
         parser.add_argument(
-            name,
-            metavar=metavar,
-            action="append",
-            default=[],
-            type=read,
-            help=f"{what}; may be given several times",
+            name, metavar=metavar, action="append", default=[], type=read, help=again
         )
-    parser.add_argument(
-        "--relay-id",
-        type=nonempty_text,
-        help="names this relay; must differ between the relays of one pool",
-    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -30,7 +30,6 @@ def console() -> Console:
     return Console(
         force_terminal=terminal,
         width=None if terminal else _WIDE,
-        color_system="auto" if terminal else None,
         markup=False,
         emoji=False,
         highlight=False,
