@@ -6,6 +6,7 @@ from global_discovery.domain.change import Departure
 from global_discovery.domain.events import Event
 from global_discovery.sources import registrations as registrations_module
 from global_discovery.sources.registrations import LAPSES_TOLD_ONE_BY_ONE, LEASES_A_TICK
+from global_discovery.sources.shares import Share
 from support.lease_world import KEY, LeaseWorld, keys
 
 
@@ -147,13 +148,15 @@ def test_renewals_cost_the_tick_nothing_until_the_first_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = LeaseWorld()
-    looked_at = []
-    extend = world.registrations._listening.extend
-    monkeypatch.setattr(
-        world.registrations._listening,
-        "extend",
-        lambda share, now: looked_at.append(share) or extend(share, now),
-    )
+    listening = world.registrations._listening
+    extend = listening.extend
+    looked_at: list[Share] = []
+
+    def counting(share: Share, now: float) -> int:
+        looked_at.append(share)
+        return extend(share, now)
+
+    monkeypatch.setattr(listening, "extend", counting)
     ids = [world.register(key) for key in keys(100)]
     for _ in range(12):
         world.run(5)

@@ -48,6 +48,15 @@ def test_nobody_calling_is_listening_from_one_lease_after_ready() -> None:
     assert world.mark() == set()
 
 
+def test_whoever_drains_is_woken_when_the_mark_changes_by_itself(world: LeaseWorld) -> None:
+    world.drain()
+    wakes = world.wakes
+    world.run(29.875)
+    assert world.wakes == wakes
+    world.run(0.125)
+    assert world.wakes == wakes + 1
+
+
 def test_a_call_after_that_does_not_start_the_start_anew() -> None:
     world = LeaseWorld()
     world.run(29)

@@ -74,6 +74,25 @@ def test_a_pool_is_overdue_once_its_renewal_is_older_than_that(world: LeaseWorld
     assert world.mark() == {"MASS_LAPSE"}
 
 
+def test_pools_that_renew_in_any_order_are_counted_right(world: LeaseWorld) -> None:
+    leases = list(settled(world, 20).values())
+    world.run(4.5)
+    world.renew(*reversed(leases[10:]))
+    world.run(0.25)
+    world.renew(*leases[1:10])
+    world.run(10.5)
+    assert world.registrations.shares == 19
+    assert world.count(Event.MASS_LAPSE_BEGAN) == 1, "all that are left are overdue"
+
+
+def test_a_renewed_pool_before_overdue_ones_hides_none_of_them(world: LeaseWorld) -> None:
+    leases = list(settled(world, 20).values())
+    world.run(10)
+    world.renew(leases[0])
+    world.run(5.25)
+    assert world.count(Event.MASS_LAPSE_BEGAN) == 1
+
+
 def test_one_live_share_keeps_a_pool_from_being_overdue(world: LeaseWorld) -> None:
     leases = settled(world, 20)
     for key in leases:
@@ -114,9 +133,10 @@ def test_it_lasts_exactly_two_leases_however_many_are_overdue_by_then(world: Lea
     while "MASS_LAPSE" in world.mark():
         assert world.clock.monotonic() < began + 30
         world.renew(*alive)
-        world.clock.advance(0.125)
         world.tick()
+        world.clock.advance(0.125)
     assert world.clock.monotonic() == began + 30
+    world.tick()
     assert world.count(Event.MASS_LAPSE_BEGAN) == world.count(Event.MASS_LAPSE_ENDED) == 1
 
 

@@ -33,9 +33,11 @@ class Setting:
             lambda event, **fields: self.world.events.append((event, fields)),
         )
 
-    async def register(self, model: str = "m", *, lease_id: str = "", relay_id: str = "r1") -> str:
+    async def register(
+        self, model: str = "m", *, lease_id: str = "", relay_id: str = "r1", sequence: int = 0
+    ) -> str:
         registration = Registration(KEY, Content(model, Location("r")))
-        heartbeat = Heartbeat(registration, "10.0.0.1", relay_id, lease_id)
+        heartbeat = Heartbeat(registration, "10.0.0.1", relay_id, lease_id, sequence)
         return (await self.registrar.register(heartbeat)).lease_id
 
     async def withdraw(self, *, lease_id: str = "", all_shares: bool = False) -> int:
@@ -52,6 +54,13 @@ async def setting() -> Setting:
 
 
 # -- registrations -----------------------------------------------------------
+
+
+async def test_an_overtaken_call_changes_nothing_in_the_store(setting: Setting) -> None:
+    lease = await setting.register(sequence=5)
+    assert await setting.register("late", lease_id=lease, sequence=4) == lease
+    assert setting.store.renewals == []
+    assert setting.store.shares[lease].content.model == "m"
 
 
 async def test_a_registration_is_stored_with_all_that_it_said(setting: Setting) -> None:

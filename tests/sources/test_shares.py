@@ -110,6 +110,13 @@ def test_relays_that_disagree_do_not_alternate_and_warn_once(world: LeaseWorld) 
     assert world.count(Event.RELAYS_DISAGREE) == 1
 
 
+def test_a_third_relay_that_disagrees_too_is_no_further_warning(world: LeaseWorld) -> None:
+    for number in range(3):
+        world.register(relay_id=f"r{number}", model=f"m{number}")
+    world.register(relay_id="r0", model="m9")
+    assert world.count(Event.RELAYS_DISAGREE) == 1
+
+
 def test_relays_that_agreed_in_between_are_warned_about_again(world: LeaseWorld) -> None:
     world.register(relay_id="r1", model="a")
     world.register(relay_id="r2", model="b")
@@ -304,4 +311,11 @@ def test_a_sequence_begins_anew_with_each_lease_id(world: LeaseWorld) -> None:
     lease = world.register(model="b", sequence=1)
     assert world.model() == "b"
     world.register(model="c", lease_id=lease, sequence=2)
+    assert world.model() == "c"
+
+
+def test_a_sequence_of_the_former_incarnation_holds_nothing_back(world: LeaseWorld) -> None:
+    world.register(model="a", sequence=7)
+    lease = world.register(model="b")
+    world.register(model="c", lease_id=lease, sequence=1)
     assert world.model() == "c"

@@ -33,7 +33,8 @@ def normalize(url: str) -> str:
     """The listed spelling of a frontend URL.
 
     Scheme and host are lower-cased, a default port and one trailing `/` are
-    dropped, IPv6 is compressed (RFC 5952) and bracketed. Raises BadUrl.
+    dropped, IPv6 is compressed (RFC 5952) and bracketed, and IPv4-mapped IPv6 is
+    IPv4. Raises BadUrl.
     """
     if len(url.encode(errors="surrogatepass")) > MAX_BYTES:
         raise BadUrl(f"is longer than {MAX_BYTES} bytes")
@@ -73,9 +74,10 @@ def _ipv6(address: str) -> str:
     if "%" in address:
         raise BadUrl("has an IPv6 address with a zone")
     try:
-        return f"[{IPv6Address(address).compressed}]"
+        ip = IPv6Address(address)
     except ValueError:
         raise BadUrl("has no valid IPv6 address in its brackets") from None
+    return str(ip.ipv4_mapped) if ip.ipv4_mapped else f"[{ip.compressed}]"
 
 
 def _name_or_ipv4(host: str) -> str:

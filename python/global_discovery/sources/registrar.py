@@ -15,7 +15,7 @@ from global_discovery.domain.errors import (
 )
 from global_discovery.domain.events import Event, Report
 from global_discovery.domain.lease import Heartbeat, Lease, Renewals, Withdrawal
-from global_discovery.sources.registrations import Registrations
+from global_discovery.sources.registrations import Effect, Registrations
 from global_discovery.sources.shares import Share
 from global_discovery.storage.store import RegistrationStore, StoredShare
 
@@ -54,11 +54,11 @@ class Registrar:
         """RegisterPool. Raises LeaseWithdrawn, TooManyShares, Unavailable and its kinds."""
         if self._refusal:
             raise self._refusal()
-        share, changed = self._registrations.register(heartbeat)
+        share, effect = self._registrations.register(heartbeat)
         lease = Lease(share.lease_id, self._registrations.terms)
-        if changed:
+        if effect is Effect.CHANGED:
             await self._store.put(_stored(share))
-        elif await self._store.renew((share.lease_id,)):
+        elif effect is Effect.RENEWED and await self._store.renew((share.lease_id,)):
             raise StoreUnwritable(retry_after=STORE_RETRY_SECONDS)
         return lease
 

@@ -16,6 +16,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from global_discovery.domain.change import Change, Departure
 from global_discovery.domain.clock import Clock
@@ -37,6 +38,17 @@ from global_discovery.sources.source import Update
 OWN_STORE_BOUND = 1.0
 LEASES_A_TICK = 2_500
 LAPSES_TOLD_ONE_BY_ONE = 20
+
+
+class Effect(Enum):
+    """What a heartbeat did to its share."""
+
+    NONE = 0
+    """It was overtaken by a later one."""
+    RENEWED = 1
+    """Its lease was renewed, and nothing else."""
+    CHANGED = 2
+    """It began, began anew, or its content or relays changed."""
 
 
 @dataclass(slots=True)
@@ -110,8 +122,8 @@ class Registrations:
 
     # -- calls ---------------------------------------------------------------
 
-    def register(self, heartbeat: Heartbeat) -> tuple[Share, bool]:
-        """Registers or renews a share; the second value says whether more than its lease changed.
+    def register(self, heartbeat: Heartbeat) -> tuple[Share, Effect]:
+        """Registers or renews a share; the second value says what that did to it.
 
         Raises LeaseWithdrawn and TooManyShares, and has then changed nothing.
         """
@@ -123,15 +135,16 @@ class Registrations:
         share = self._by_lease.get(heartbeat.lease_id)
         if share is not None and share.key == key:
             if heartbeat.sequence and heartbeat.sequence < share.sequence:
-                return share, False
+                return share, Effect.NONE
             changed = self._set_content(share, heartbeat, now, same_caller=True)
+            effect = Effect.CHANGED if changed else Effect.RENEWED
         else:
             share = self._begin(heartbeat, now)
-            changed = True
+            effect = Effect.CHANGED
         share.sequence = heartbeat.sequence or share.sequence
         self._renew(share, now)
         self._listening.heard(now)
-        return share, changed
+        return share, effect
 
     def renew(self, lease_ids: Sequence[str]) -> tuple[list[Share], list[str]]:
         """Renews shares by their current ids; gives them, and the ids that are not current."""
@@ -363,7 +376,6 @@ class Registrations:
         share.counted_from = now
         share.deadline = now + share.granted
         share.extensions = 0
-        share.phase = self._listening.next_phase
         pool = self._pools[share.key]
         pool.last_renewal = now
         self._pools.move_to_end(share.key)

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import socket
 from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry
@@ -94,20 +95,30 @@ class _Port:
 
     async def open(self) -> None:
         self._connections = ConnectionServer(self._gateway, self._limits)
-        host, _, port = self._address.rpartition(":")
         try:
-            # A second process on the port must fail, not take half of the connections.
-            self._listener = await asyncio.get_running_loop().create_server(
-                self._connections,
-                host.strip("[]") or None,
-                int(port),
-                backlog=_BACKLOG,
-                reuse_port=False,
-            )
+            self._listener = await self._listen(self._connections)
         except OSError as error:
             reason = _reason(error)
             raise OSError(f"cannot listen on {self._address} for HTTP: {reason}") from error
         self.number = self._listener.sockets[0].getsockname()[1]
+
+    async def _listen(self, connections: ConnectionServer) -> asyncio.Server:
+        host, _, port = self._address.rpartition(":")
+        host = host.strip("[]")
+        loop = asyncio.get_running_loop()
+        if host == "::":
+            # As gRPC does: both families, which asyncio would not give us.
+            both = socket.create_server(
+                (host, int(port)),
+                family=socket.AF_INET6,
+                backlog=_BACKLOG,
+                dualstack_ipv6=socket.has_dualstack_ipv6(),
+            )
+            return await loop.create_server(connections, sock=both, backlog=_BACKLOG)
+        # A second process on the port must fail, not take half of the connections.
+        return await loop.create_server(
+            connections, host or None, int(port), backlog=_BACKLOG, reuse_port=False
+        )
 
     async def close(self, grace: float) -> None:
         self._gateway.draining = True
