@@ -62,3 +62,11 @@ def test_relays_alone_follow_the_same_rules() -> None:
     )
     with pytest.raises(InvalidInput):
         rules.check_relays(["x"])
+
+
+def test_a_call_is_refused_with_every_field_at_once_also_those_beside_the_registration() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        rules.check_registration(rules.RawRegistration(model="m"), relay_id="ä", sequence=-1)
+    fields = {violation.field for violation in refused.value.violations}
+    key = {"cluster_id", "namespace", "dgd_name"}
+    assert fields == {"relay_id", "sequence", "location.region"} | key

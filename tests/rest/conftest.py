@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
+
 from support.rest import RestUnderTest, a_rest_face
 
 

@@ -5,11 +5,13 @@ from ipaddress import ip_network
 
 import pytest
 import structlog
-from support.rest import RestUnderTest, a_body, a_rest_face
+from aiohttp import web
 
 from global_discovery.domain.errors import StoreUnwritable
+from global_discovery.serving.rest.answer import Answer
 from global_discovery.storage.memory import MemoryStore
 from global_discovery.storage.store import StoredShare
+from support.rest import RestUnderTest, a_body, a_rest_face
 
 KEY = "/pools/c1/ns/pool-00000"
 
@@ -39,11 +41,9 @@ async def test_a_lower_sequence_changes_nothing(rest: RestUnderTest) -> None:
 async def test_a_pool_leaves_when_its_lease_ends(rest: RestUnderTest) -> None:
     rest.end_of_starting()
     await rest.post(a_body())
-    rest.clock.advance(14.9)
-    rest.core.tick()
+    rest.pass_time(14.5)
     assert len(await rest.listed()) == 1
-    rest.clock.advance(1.0)
-    rest.core.tick()
+    rest.pass_time(1.5)
     assert await rest.listed() == []
 
 
@@ -263,9 +263,11 @@ class FailingStore(MemoryStore):
         self._error = error
 
     async def put(self, share: StoredShare) -> None:
+        del share
         raise self._error
 
     async def withdraw(self, lease_ids: Sequence[str], *, remember: float) -> None:
+        del lease_ids, remember
         raise self._error
 
 
@@ -280,28 +282,34 @@ async def test_what_could_not_be_stored_is_told_with_a_whole_number_of_seconds()
 
 
 async def test_a_fault_of_ours_is_told_by_an_id_and_logged_once() -> None:
-    secret = "no such file: /var/lib/secret"
-    async with a_rest_face(store=FailingStore(RuntimeError(secret))) as rest:
+    text = "no such file: /var/lib/hidden"
+    async with a_rest_face(store=FailingStore(RuntimeError(text))) as rest:
         with structlog.testing.capture_logs() as logged:
             reply = await rest.post(a_body())
         assert reply.status == 500
         assert reply.json["detail"] == "internal error"
-        assert secret.encode() not in reply.body
+        assert text.encode() not in reply.body
         [line] = logged
         assert line["event"] == "internal_error"
         assert line["request_id"] == reply.json["request_id"]
         assert line["method"] == "POST /pools"
 
 
-async def test_a_fault_while_an_answer_is_sent_is_no_stack_trace(
-    rest: RestUnderTest, monkeypatch: pytest.MonkeyPatch
+async def test_a_fault_while_an_answer_is_made_is_no_stack_trace(
+    rest: RestUnderTest, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(*_: object, **__: object) -> None:
-        raise RuntimeError("secret")
-
     gateway = rest.face._main._gateway
-    monkeypatch.setattr(gateway._metrics, "answered", broken)
+    make, made = gateway._response, []
+
+    def broken_once(answer: Answer) -> web.Response:
+        made.append(answer)
+        if len(made) == 1:
+            raise RuntimeError
+        return make(answer)
+
+    monkeypatch.setattr(gateway, "_response", broken_once)
     with structlog.testing.capture_logs() as logged:
         [reply] = await rest.send(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
-    assert logged
-    assert b"secret" not in reply.body
+    assert (reply.status, reply.json["code"]) == (500, "INTERNAL")
+    assert [line["event"] for line in logged] == ["internal_error"]
+    assert caplog.records == []

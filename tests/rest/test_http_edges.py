@@ -6,9 +6,10 @@ import logging
 import random
 
 import pytest
-from support.rest import RestUnderTest, a_body, a_rest_face, parse_replies
+import structlog
 
 from global_discovery.serving.rest.connection import Limits
+from support.rest import RestUnderTest, a_body, a_rest_face, parse_replies
 
 BODY = json.dumps(a_body()).encode()
 JSON_POST = b"POST /pools HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
@@ -298,6 +299,7 @@ NO_HTTP = {
     "a space in the path": b"GET /po ols HTTP/1.1\r\nHost: a\r\n\r\n",
     "a long target": b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: a\r\n\r\n",
     "a long header": b"GET /pools HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
+    "a header of megabytes": b"GET /pools HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 8_000_000,
     "many headers": b"GET /pools HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 500 + b"\r\n",
     "a negative length": JSON_POST + b"Content-Length: -1\r\n\r\n",
     "a length in words": JSON_POST + b"Content-Length: ten\r\n\r\n",
@@ -339,11 +341,36 @@ async def test_a_caller_that_leaves_within_its_body_leaves_no_trace(
     writer.write(JSON_POST + b"Content-Length: 100\r\n\r\n{")
     await until_read(rest)
     writer.transport.abort()
-    async with asyncio.timeout(20):
-        while connections(rest):
-            await asyncio.sleep(0)
+    await rest.until(lambda: not rest.connections)
     assert caplog.records == []
     assert await rest.listed() == []
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        b"BREW / HTTP/1.1\r\n\r\n",
+        JSON_POST + b"Content-Length: 100\r\n\r\n{",
+        JSON_POST + b"Content-Length: 2000000\r\n\r\n{",
+        b"GET /pools HTTP/1.1\r\nHost: a\r\n\r\n" * 20,
+        b"\x16\x03\x01",
+    ],
+)
+async def test_callers_that_leave_at_once_leave_no_trace(
+    rest: RestUnderTest, caplog: pytest.LogCaptureFixture, beginning: bytes
+) -> None:
+    await rest.post(a_body(frontends=[f"http://h{n}.example" for n in range(1000)]))
+    before = len(rest.connections)
+    with structlog.testing.capture_logs() as logged:
+        for pause in range(20):
+            _, writer = await asyncio.open_connection("127.0.0.1", rest.face.port)
+            writer.write(beginning)
+            for _ in range(pause):
+                await asyncio.sleep(0)
+            writer.transport.abort()
+        await rest.until(lambda: len(rest.connections) == before)
+    assert caplog.records == []
+    assert logged == []
 
 
 async def test_pipelined_requests_are_answered_in_their_order(rest: RestUnderTest) -> None:
@@ -428,23 +455,12 @@ async def test_a_caller_that_does_not_read_its_answer_is_cut() -> None:
             await rest.post(a_body(number, frontends=frontends))
         _, writer = await asyncio.open_connection("127.0.0.1", rest.face.port, limit=1)
         writer.write(b"GET /pools HTTP/1.1\r\nHost: a\r\n\r\n" * 10)
-        async with asyncio.timeout(20):
-            while len(connections(rest)) > 1:
-                await asyncio.sleep(0.01)
+        await rest.until(lambda: any(each._paused for each in rest.connections))
+        await rest.until(lambda: not any(each._paused for each in rest.connections))
+        assert len(rest.connections) == 1
         writer.close()
-
-
-def connections(rest: RestUnderTest) -> list[object]:
-    """What is open at the server."""
-    server = rest.face._main._connections
-    assert server is not None
-    return list(server._all)
 
 
 async def until_read(rest: RestUnderTest) -> None:
     """Until the server has begun to read the body of a request."""
-    server = rest.face._main._connections
-    assert server is not None
-    async with asyncio.timeout(20):
-        while not any(connection._current_request for connection in server._all):
-            await asyncio.sleep(0)
+    await rest.until(lambda: any(each._current_request for each in rest.connections))

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+
 from support.rest import RestUnderTest, a_body
 
 SMALL = json.dumps(a_body())
@@ -12,6 +13,11 @@ SMALL = json.dumps(a_body())
 def with_field(text: str) -> str:
     """A legal registration with one more member, as text."""
     return SMALL[:-1] + "," + text + "}"
+
+
+def with_gpu_count(text: str) -> str:
+    """A legal registration but for a number, as text."""
+    return with_field('"capacity":[{"gpu_sku":"h","gpu_count":' + text + "}]")
 
 
 @pytest.mark.parametrize(
@@ -163,7 +169,7 @@ async def test_a_gpu_count_that_is_no_whole_number_has_the_wrong_type(
 
 @pytest.mark.parametrize("count", ["8", "8.0", "8e0", "80e-1", "0.8e1"])
 async def test_a_whole_number_may_be_written_with_a_point(rest: RestUnderTest, count: str) -> None:
-    reply = await rest.post(with_field('"capacity":[{"gpu_sku":"h","gpu_count":%s}]' % count))
+    reply = await rest.post(with_gpu_count(count))
     assert reply.status == 200
     assert (await rest.listed())[0]["capacity"] == [{"gpu_sku": "h", "gpu_count": 8}]
 
@@ -175,7 +181,7 @@ async def test_a_whole_number_may_be_written_with_a_point(rest: RestUnderTest, c
 async def test_a_whole_number_out_of_range_is_a_wrong_value(
     rest: RestUnderTest, count: str
 ) -> None:
-    reply = await rest.post(with_field('"capacity":[{"gpu_sku":"h","gpu_count":%s}]' % count))
+    reply = await rest.post(with_gpu_count(count))
     assert reply.status == 422
     assert reply.fields == ["capacity[0].gpu_count"]
 
@@ -190,7 +196,7 @@ async def test_null_missing_and_empty_are_the_same(rest: RestUnderTest) -> None:
     for body in (
         a_body(),
         a_body(**dict.fromkeys(optional)),
-        a_body(**dict.fromkeys(optional, [])),
+        a_body(**{name: [] for name in optional}),
     ):
         assert (await rest.post(body)).status == 200
         [pool] = await rest.listed()
@@ -257,19 +263,19 @@ async def test_many_wrong_values_are_told_up_to_a_limit_and_counted(rest: RestUn
 
 
 async def test_no_answer_repeats_what_the_caller_sent(rest: RestUnderTest) -> None:
-    secret = "Zq7secret"
+    sent = "Zq7x"
     bodies: list[str | dict[str, Any]] = [
-        with_field(f'"{secret}":1,"{secret}":2'),
-        a_body(model=f"{secret}\n"),
-        a_body(frontends=[f"ftp://{secret}"]),
-        a_body(relays=[secret]),
-        a_body(location={secret: 1}),
-        "{" + secret,
+        with_field(f'"{sent}":1,"{sent}":2'),
+        a_body(model=f"{sent}\n"),
+        a_body(frontends=[f"ftp://{sent}"]),
+        a_body(relays=[sent]),
+        a_body(location={sent: 1}),
+        "{" + sent,
     ]
     for body in bodies:
         reply = await rest.post(body)
         assert reply.status in {400, 422}
-        assert secret.encode() not in reply.body
+        assert sent.encode() not in reply.body
 
 
 async def test_the_largest_legal_registration_may_be_escaped_character_by_character(

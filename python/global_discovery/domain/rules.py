@@ -71,9 +71,16 @@ class _Violations:
             raise InvalidInput(self.kept, total=self.total)
 
 
-def check_registration(raw: RawRegistration) -> Registration:
-    """The registration in its normalised form. Raises InvalidInput."""
+def check_registration(
+    raw: RawRegistration, *, relay_id: str = "", lease_id: str = "", sequence: int = 0
+) -> Registration:
+    """The registration in its normalised form.
+
+    Raises InvalidInput, which names every offending field of the call at once,
+    those beside the registration too.
+    """
     bad = _Violations()
+    _caller_ids(bad, relay_id, lease_id, sequence)
     key = _key(raw.cluster_id, raw.namespace, raw.dgd_name, bad)
     _string(raw.model, "model", bad, required=True, max_bytes=MAX_MODEL_BYTES)
     _string(raw.region, "location.region", bad, required=True)
@@ -104,12 +111,7 @@ def check_key(cluster_id: str, namespace: str, dgd_name: str) -> PoolKey:
 def check_caller_ids(*, relay_id: str = "", lease_id: str = "", sequence: int = 0) -> None:
     """The fields of a call that are not of the pool. Raises InvalidInput."""
     bad = _Violations()
-    if len(relay_id) > MAX_RELAY_ID_BYTES or not _PRINTABLE.fullmatch(relay_id):
-        bad.add("relay_id", f"must be at most {MAX_RELAY_ID_BYTES} bytes of printable ASCII")
-    if not _is_lease_id(lease_id):
-        bad.add("lease_id", f"must be at most {MAX_LEASE_ID_BYTES} bytes of printable ASCII")
-    if not 0 <= sequence <= MAX_SEQUENCE:
-        bad.add("sequence", "must be 0 to 18446744073709551615")
+    _caller_ids(bad, relay_id, lease_id, sequence)
     bad.raise_if_any()
 
 
@@ -276,6 +278,15 @@ def _capacity(entries: Sequence[tuple[str, int]], bad: _Violations) -> tuple[tup
     if len(counts) > MAX_CAPACITY_ENTRIES:
         bad.add("capacity", f"must have at most {MAX_CAPACITY_ENTRIES} different skus")
     return tuple(sorted(counts.items()))
+
+
+def _caller_ids(bad: _Violations, relay_id: str, lease_id: str, sequence: int) -> None:
+    if len(relay_id) > MAX_RELAY_ID_BYTES or not _PRINTABLE.fullmatch(relay_id):
+        bad.add("relay_id", f"must be at most {MAX_RELAY_ID_BYTES} bytes of printable ASCII")
+    if not _is_lease_id(lease_id):
+        bad.add("lease_id", f"must be at most {MAX_LEASE_ID_BYTES} bytes of printable ASCII")
+    if not 0 <= sequence <= MAX_SEQUENCE:
+        bad.add("sequence", f"must be 0 to {MAX_SEQUENCE}")
 
 
 def _is_lease_id(lease_id: str) -> bool:

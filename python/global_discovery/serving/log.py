@@ -77,10 +77,9 @@ class _Lines:
 def _as_json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
     ordered = _ordered(event)
     try:
-        return _without_delete(json.dumps(ordered, default=repr, allow_nan=False))
+        return json.dumps(ordered, default=repr, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
-        texts = {str(name): repr(value) for name, value in ordered.items()}
-        return _without_delete(json.dumps(texts))
+        return json.dumps({str(name): repr(value) for name, value in ordered.items()})
 
 
 def _as_text(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
@@ -98,12 +97,7 @@ def _ordered(event: EventDict) -> dict[str, Any]:
 def _quoted(value: object) -> str:
     """The value as it is when that is one plain word, else as a JSON string."""
     text = "" if value is None else str(value)
-    return text if _PLAIN.fullmatch(text) else _without_delete(json.dumps(text))
-
-
-def _without_delete(line: str) -> str:
-    """Escapes the one control character that json.dumps leaves as it is."""
-    return line.replace("\x7f", "\\u007f")
+    return text if _PLAIN.fullmatch(text) else json.dumps(text)
 
 
 class _ToStructlog(logging.Handler):

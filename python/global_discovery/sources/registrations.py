@@ -289,14 +289,13 @@ class Registrations:
             self._listed.pop(key, None)
             return Change(key, None, departure)
         content, relays = pool.listed_content(), pool.listed_relays()
-        if (
-            before is not None
-            and before.registered_time == pool.registered_time
-            and before.content == content
-            and before.relays == relays
-        ):
-            return None
-        listed = self._listed[key] = Pool(key, content, relays, pool.registered_time, wall)
+        entered = pool.registered_time
+        changed = entered
+        if before is not None and before.registered_time == entered:
+            if (before.content, before.relays) == (content, relays):
+                return None
+            changed = wall
+        listed = self._listed[key] = Pool(key, content, relays, entered, changed)
         return Change(key, listed)
 
     def _reasons(self, now: float) -> set[Reason]:

@@ -36,6 +36,14 @@ class Health(health.aio.HealthServicer):  # type: ignore[misc] # the library shi
         self._over = True
         self.set_all(serving=False)
 
+    async def List(  # noqa: N802 - the rpc's name
+        self, request: Any, context: Any
+    ) -> Any:
+        """Every name with its status; the library's servicer does not have this call."""
+        del request, context
+        statuses = {name: Status(status=status) for name, status in self._server_status.items()}
+        return health_pb2.HealthListResponse(statuses=statuses)
+
     async def Watch(  # noqa: N802 - the rpc's name
         self, request: Any, context: Any
     ) -> None:

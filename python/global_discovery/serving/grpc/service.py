@@ -114,12 +114,8 @@ class PoolDiscovery:
     # -- registrations -------------------------------------------------------
 
     async def _register_pool(self, request: pb.RegisterPoolRequest, context: Context) -> bytes:
-        registration = self._registration(request.registration)
-        rules.check_caller_ids(
-            relay_id=request.relay_id, lease_id=request.lease_id, sequence=request.sequence
-        )
         heartbeat = Heartbeat(
-            registration,
+            self._registration(request),
             caller=self._caller(context),
             relay_id=request.relay_id,
             lease_id=request.lease_id,
@@ -158,13 +154,19 @@ class PoolDiscovery:
         ended = await self._core.registrar.withdraw(withdrawal)
         return pb.DeregisterPoolResponse(ended_shares=ended).SerializeToString()
 
-    def _registration(self, message: pool_pb2.PoolRegistration) -> Registration:
-        """Checks a registration; the same small one is checked once, not at each heartbeat."""
-        data = message.SerializeToString()
+    def _registration(self, request: pb.RegisterPoolRequest) -> Registration:
+        """Checks a call; the same small registration is checked once, not at each heartbeat."""
+        relay_id, lease_id, sequence = request.relay_id, request.lease_id, request.sequence
+        data = request.registration.SerializeToString()
         registration = self._checked.get(data)
         if registration is None:
-            registration = rules.check_registration(wire.raw_registration(message))
+            raw = wire.raw_registration(request.registration)
+            registration = rules.check_registration(
+                raw, relay_id=relay_id, lease_id=lease_id, sequence=sequence
+            )
             self._checked.put(data, registration)
+        else:
+            rules.check_caller_ids(relay_id=relay_id, lease_id=lease_id, sequence=sequence)
         return registration
 
     def _caller(self, context: Context) -> str:

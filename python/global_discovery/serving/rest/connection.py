@@ -136,6 +136,15 @@ class Connection(RequestHandler):
         super().resume_writing()
         self._resumes += 1
 
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """The last answer of a connection also when its headers went out before that was known."""
+        answered = await super().finish_response(request, resp, start_time)
+        if self._server.draining:
+            answered[0].force_close()
+        return answered
+
     def close_if_idle(self) -> None:
         """Ends it at once unless a call is under way, whose answer will end it."""
         waiter = self._waiter
@@ -157,9 +166,10 @@ class Connection(RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """The answer to an exception that got past the gate."""
-        del status, exc, message
+        del status, message
         if request.writer.output_size > 0:
-            raise ConnectionError
+            # An answer is on its way, or the caller left: aiohttp takes this for the end.
+            raise ConnectionResetError from exc
         response = self._server.gate.fail()
         response.force_close()
         return response

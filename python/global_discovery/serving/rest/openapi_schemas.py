@@ -108,8 +108,9 @@ _MARK: Schema = {
     },
     "reasons": {
         "type": "array",
-        "items": {"type": "string", "enum": sorted(reason.value for reason in Reason)},
-        "description": "Why the list may not be complete; empty when it is. Sorted.",
+        "items": {"type": "string", "examples": sorted(reason.value for reason in Reason)},
+        "description": "Why the list may not be complete; empty when it is. Sorted. Be prepared "
+        "for codes that are not among the examples.",
     },
 }
 

@@ -69,8 +69,9 @@ def _read(body: bytes) -> RegisterCall:
     relay_id, lease_id = fields.text("relay_id"), fields.text("lease_id")
     sequence = fields.whole("sequence")
     wrong.raise_if_any()
-    registration = rules.check_registration(raw)
-    rules.check_caller_ids(relay_id=relay_id, lease_id=lease_id, sequence=sequence)
+    registration = rules.check_registration(
+        raw, relay_id=relay_id, lease_id=lease_id, sequence=sequence
+    )
     return RegisterCall(registration, relay_id, lease_id, sequence)
 
 
