@@ -11,7 +11,11 @@ from structlog.typing import EventDict
 from global_discovery.serving.service import Service
 from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceStub
 from support.clock import FakeClock
+from support.grpc_calls import Stub
 from support.running import a_service, target
+
+OLD_LOOP = "PollerCompletionQueue._handle_events"
+"""gRPC's one poller hands the last events of a closed loop to the next one; services have one."""
 
 
 @pytest.fixture
@@ -27,8 +31,9 @@ def nothing_is_logged_as_an_error(
 ) -> Iterator[None]:
     """No test leaves an error of gRPC, asyncio or the service; one that makes a fault says so."""
     yield
-    library = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
-    assert library == []
+    records = [*caplog.get_records("call"), *caplog.get_records("teardown")]
+    errors = [record.getMessage() for record in records if record.levelno >= logging.ERROR]
+    assert [error for error in errors if OLD_LOOP not in error] == []
     if "expect_faults" not in request.fixturenames:
         assert [line for line in logged if line["log_level"] == "error"] == []
 
@@ -57,5 +62,5 @@ async def channel(service: Service) -> AsyncIterator[grpc.aio.Channel]:
 
 
 @pytest.fixture
-async def stub(channel: grpc.aio.Channel) -> PoolDiscoveryServiceStub:
+async def stub(channel: grpc.aio.Channel) -> Stub:
     return PoolDiscoveryServiceStub(channel)

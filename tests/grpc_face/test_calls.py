@@ -13,7 +13,7 @@ from global_discovery.v1 import pool_pb2
 from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceStub
 from support.clock import FakeClock
 from support.fold import key_of
-from support.grpc_calls import Watch, eventually, refused
+from support.grpc_calls import Stub, Watch, eventually, refused
 from support.pools import a_registration
 from support.running import a_service, target
 
@@ -24,15 +24,15 @@ STARTING = pool_pb2.ESTIMATED_REASON_STARTING
 def a_call(number: int = 0, **fields: str) -> pb.RegisterPoolRequest:
     relay = fields.pop("relay_id", "")
     lease = fields.pop("lease_id", "")
-    registration = a_registration(number, **fields)  # type: ignore[arg-type]  # all are strings
+    registration = a_registration(number, **fields)
     return pb.RegisterPoolRequest(registration=registration, relay_id=relay, lease_id=lease)
 
 
-async def the_pools(stub: PoolDiscoveryServiceStub) -> list[pool_pb2.Pool]:
+async def the_pools(stub: Stub) -> list[pool_pb2.Pool]:
     return list((await stub.ListPools(pb.ListPoolsRequest())).pools)
 
 
-async def test_a_registered_pool_is_listed_as_it_was_given(stub: PoolDiscoveryServiceStub) -> None:
+async def test_a_registered_pool_is_listed_as_it_was_given(stub: Stub) -> None:
     given = pool_pb2.PoolRegistration(
         key=pool_pb2.PoolKey(cluster_id="c", namespace="n", dgd_name="d"),
         model="Qwen/Qwen3-0.6B",
@@ -62,14 +62,14 @@ async def test_a_registered_pool_is_listed_as_it_was_given(stub: PoolDiscoverySe
     assert pool.HasField("changed_time")
 
 
-async def test_the_answer_gives_the_lease(stub: PoolDiscoveryServiceStub) -> None:
+async def test_the_answer_gives_the_lease(stub: Stub) -> None:
     lease = await stub.RegisterPool(a_call())
     assert (lease.lease_duration_secs, lease.heartbeat_interval_secs) == (15, 5)
     assert 1 <= len(lease.lease_id) <= 64
 
 
 async def test_a_heartbeat_keeps_its_lease_id_and_one_without_gets_a_new_one(
-    stub: PoolDiscoveryServiceStub,
+    stub: Stub,
 ) -> None:
     first = await stub.RegisterPool(a_call())
     second = await stub.RegisterPool(a_call(lease_id=first.lease_id))
@@ -78,13 +78,13 @@ async def test_a_heartbeat_keeps_its_lease_id_and_one_without_gets_a_new_one(
     assert third.lease_id != first.lease_id
 
 
-async def test_without_relays_the_callers_address_is_listed(stub: PoolDiscoveryServiceStub) -> None:
+async def test_without_relays_the_callers_address_is_listed(stub: Stub) -> None:
     await stub.RegisterPool(a_call())
     assert (await the_pools(stub))[0].relays == ["ip:127.0.0.1"]
 
 
 async def test_a_pool_leaves_when_its_lease_ends(
-    service: Service, stub: PoolDiscoveryServiceStub, clock: FakeClock
+    service: Service, stub: Stub, clock: FakeClock
 ) -> None:
     await stub.RegisterPool(a_call())
     for _ in range(8):
@@ -96,7 +96,7 @@ async def test_a_pool_leaves_when_its_lease_ends(
 
 class TestRenewing:
     async def test_current_ids_are_renewed_and_the_others_named(
-        self, service: Service, stub: PoolDiscoveryServiceStub
+        self, service: Service, stub: Stub
     ) -> None:
         ids = [(await stub.RegisterPool(a_call(number))).lease_id for number in range(3)]
         before = service.core.pools.sequence
@@ -108,20 +108,18 @@ class TestRenewing:
         service.core.pools.refresh()
         assert service.core.pools.sequence - before <= 3, "renewals are no changes"
 
-    async def test_ten_thousand_ids_of_64_bytes_are_taken(
-        self, stub: PoolDiscoveryServiceStub
-    ) -> None:
+    async def test_ten_thousand_ids_of_64_bytes_are_taken(self, stub: Stub) -> None:
         ids = [f"{number:064}" for number in range(10_000)]
         answer = await stub.RenewPools(pb.RenewPoolsRequest(lease_ids=ids))
         assert len(answer.unknown_lease_ids) == 10_000
 
-    async def test_one_id_more_is_refused(self, stub: PoolDiscoveryServiceStub) -> None:
+    async def test_one_id_more_is_refused(self, stub: Stub) -> None:
         request = pb.RenewPoolsRequest(lease_ids=map(str, range(10_001)))
         error = await refused(stub.RenewPools(request))
         assert error.code is grpc.StatusCode.INVALID_ARGUMENT
         assert error.fields == ["lease_ids"]
 
-    async def test_longer_ids_are_named_each(self, stub: PoolDiscoveryServiceStub) -> None:
+    async def test_longer_ids_are_named_each(self, stub: Stub) -> None:
         request = pb.RenewPoolsRequest(lease_ids=["x" * 64, "x" * 65, "x", "\u00e9" * 33])
         error = await refused(stub.RenewPools(request))
         assert error.code is grpc.StatusCode.INVALID_ARGUMENT
@@ -129,9 +127,7 @@ class TestRenewing:
 
 
 class TestWithdrawing:
-    async def test_a_share_is_withdrawn_by_its_lease_id_once(
-        self, stub: PoolDiscoveryServiceStub
-    ) -> None:
+    async def test_a_share_is_withdrawn_by_its_lease_id_once(self, stub: Stub) -> None:
         lease = await stub.RegisterPool(a_call())
         request = pb.DeregisterPoolRequest(key=a_registration().key, lease_id=lease.lease_id)
         assert (await stub.DeregisterPool(request)).ended_shares == 1
@@ -139,18 +135,14 @@ class TestWithdrawing:
         error = await refused(stub.DeregisterPool(request))
         assert (error.code, error.reason) == (grpc.StatusCode.NOT_FOUND, "SHARE_NOT_FOUND")
 
-    async def test_a_late_withdrawal_does_not_touch_a_newer_incarnation(
-        self, stub: PoolDiscoveryServiceStub
-    ) -> None:
+    async def test_a_late_withdrawal_does_not_touch_a_newer_incarnation(self, stub: Stub) -> None:
         lease = await stub.RegisterPool(a_call())
         await stub.RegisterPool(a_call())
         request = pb.DeregisterPoolRequest(key=a_registration().key, lease_id=lease.lease_id)
         assert (await refused(stub.DeregisterPool(request))).code is grpc.StatusCode.NOT_FOUND
         assert len(await the_pools(stub)) == 1
 
-    async def test_a_withdrawn_lease_brings_nothing_back(
-        self, stub: PoolDiscoveryServiceStub
-    ) -> None:
+    async def test_a_withdrawn_lease_brings_nothing_back(self, stub: Stub) -> None:
         lease = await stub.RegisterPool(a_call())
         await stub.DeregisterPool(pb.DeregisterPoolRequest(key=a_registration().key))
         error = await refused(stub.RegisterPool(a_call(lease_id=lease.lease_id)))
@@ -160,9 +152,7 @@ class TestWithdrawing:
         )
         assert await the_pools(stub) == []
 
-    async def test_by_relay_id_by_relays_or_all_shares(
-        self, stub: PoolDiscoveryServiceStub
-    ) -> None:
+    async def test_by_relay_id_by_relays_or_all_shares(self, stub: Stub) -> None:
         key = a_registration().key
         await stub.RegisterPool(a_call(relay_id="a"))
         await stub.RegisterPool(a_call(relay_id="b"))
@@ -178,9 +168,7 @@ class TestWithdrawing:
         everything = pb.DeregisterPoolRequest(key=key, all_shares=True)
         assert (await stub.DeregisterPool(everything)).ended_shares == 2
 
-    async def test_the_65th_share_is_refused_with_a_time_to_retry(
-        self, stub: PoolDiscoveryServiceStub
-    ) -> None:
+    async def test_the_65th_share_is_refused_with_a_time_to_retry(self, stub: Stub) -> None:
         for number in range(64):
             await stub.RegisterPool(a_call(relay_id=str(number)))
         error = await refused(stub.RegisterPool(a_call(relay_id="one more")))
@@ -192,9 +180,7 @@ class TestWithdrawing:
 
 
 class TestListing:
-    async def test_a_filter_is_applied_and_the_mark_is_told(
-        self, stub: PoolDiscoveryServiceStub
-    ) -> None:
+    async def test_a_filter_is_applied_and_the_mark_is_told(self, stub: Stub) -> None:
         await stub.RegisterPool(a_call(0, model="a", region="r1"))
         await stub.RegisterPool(a_call(1, model="a", region="r2"))
         await stub.RegisterPool(a_call(2, model="b", region="r1"))
@@ -204,9 +190,7 @@ class TestListing:
         assert (answer.mark.completeness, list(answer.mark.reasons)) == (ESTIMATED, [STARTING])
         assert answer.mark.bound_secs == 1
 
-    async def test_a_watch_begins_at_a_lists_position(
-        self, stub: PoolDiscoveryServiceStub
-    ) -> None:
+    async def test_a_watch_begins_at_a_lists_position(self, stub: Stub) -> None:
         await stub.RegisterPool(a_call(0))
         listed = await stub.ListPools(pb.ListPoolsRequest())
         await stub.RegisterPool(a_call(1))
@@ -215,7 +199,7 @@ class TestListing:
         (message,) = watch.client.messages[1:]
         assert [pool.key.dgd_name for pool in message.changes.pools] == ["pool-00001"]
 
-    async def test_pages_of_one_position(self, stub: PoolDiscoveryServiceStub) -> None:
+    async def test_pages_of_one_position(self, stub: Stub) -> None:
         for number in range(5):
             await stub.RegisterPool(a_call(number))
         first = await stub.ListPools(pb.ListPoolsRequest(page_size=3))
@@ -227,9 +211,7 @@ class TestListing:
         assert rest.next_page_token == ""
         assert (rest.position, rest.mark) == (first.position, first.mark)
 
-    async def test_a_page_whose_list_is_gone_is_aborted(
-        self, stub: PoolDiscoveryServiceStub, clock: FakeClock
-    ) -> None:
+    async def test_a_page_whose_list_is_gone_is_aborted(self, stub: Stub, clock: FakeClock) -> None:
         for number in range(2):
             await stub.RegisterPool(a_call(number))
         first = await stub.ListPools(pb.ListPoolsRequest(page_size=1))
@@ -285,16 +267,14 @@ class TestRouters:
             assert caught_up.WhichOneof("event") == "changes"
             assert caught_up.position == snapshot.position
 
-    async def test_none_is_an_empty_exact_list(self, stub: PoolDiscoveryServiceStub) -> None:
+    async def test_none_is_an_empty_exact_list(self, stub: Stub) -> None:
         answer = await stub.ListRouters(pb.ListRoutersRequest())
         assert list(answer.routers) == []
         assert answer.mark.completeness == pool_pb2.COMPLETENESS_EXACT
 
 
 class TestWatching:
-    async def test_the_first_message_says_who_serves(
-        self, service: Service, stub: PoolDiscoveryServiceStub
-    ) -> None:
+    async def test_the_first_message_says_who_serves(self, service: Service, stub: Stub) -> None:
         client = await Watch(stub, pb.WatchPoolsRequest(idle_interval_secs=7)).begun()
         assert client.server == pb.ServerInfo(
             instance_id=service.core.settings.instance_id,
@@ -306,9 +286,7 @@ class TestWatching:
             idle_interval_secs=7,
         )
 
-    async def test_registration_change_and_withdrawal_are_told(
-        self, stub: PoolDiscoveryServiceStub
-    ) -> None:
+    async def test_registration_change_and_withdrawal_are_told(self, stub: Stub) -> None:
         watch = Watch(stub)
         await watch.begun()
         await stub.RegisterPool(a_call(model="a"))
@@ -320,9 +298,7 @@ class TestWatching:
         await watch.until(lambda client: not client.fold)
         assert [key_of(gone) for gone in client.messages[-1].changes.removed] == [key]
 
-    async def test_a_heartbeat_without_news_is_not_told(
-        self, service: Service, stub: PoolDiscoveryServiceStub
-    ) -> None:
+    async def test_a_heartbeat_without_news_is_not_told(self, service: Service, stub: Stub) -> None:
         lease = await stub.RegisterPool(a_call())
         watch = Watch(stub)
         await watch.begun()
@@ -335,33 +311,25 @@ class TestWatching:
         assert service.core.pool_watchers.counters.snapshots == 1
 
     @pytest.mark.parametrize(("asked", "given"), [(0, 15), (1, 1), (25, 25)])
-    async def test_the_idle_interval_is_taken(
-        self, stub: PoolDiscoveryServiceStub, asked: int, given: int
-    ) -> None:
+    async def test_the_idle_interval_is_taken(self, stub: Stub, asked: int, given: int) -> None:
         client = await Watch(stub, pb.WatchPoolsRequest(idle_interval_secs=asked)).begun()
         assert client.server is not None
         assert client.server.idle_interval_secs == given
 
     @pytest.mark.parametrize("asked", [26, 2**32 - 1])
-    async def test_a_longer_one_is_refused(
-        self, stub: PoolDiscoveryServiceStub, asked: int
-    ) -> None:
+    async def test_a_longer_one_is_refused(self, stub: Stub, asked: int) -> None:
         end = await Watch(stub, pb.WatchPoolsRequest(idle_interval_secs=asked)).end()
         assert end is not None
         assert end.code is grpc.StatusCode.INVALID_ARGUMENT
         assert end.fields == ["idle_interval_secs"]
 
-    async def test_a_quiet_stream_says_that_it_lives(self, stub: PoolDiscoveryServiceStub) -> None:
+    async def test_a_quiet_stream_says_that_it_lives(self, stub: Stub) -> None:
         watch = Watch(stub, pb.WatchPoolsRequest(idle_interval_secs=1))
         position = (await watch.begun()).position
-        client = await watch.until(
-            lambda client: client.messages[-1].WhichOneof("event") == "idle"
-        )
+        client = await watch.until(lambda client: client.messages[-1].WhichOneof("event") == "idle")
         assert client.position == position
 
-    async def test_a_position_that_does_not_decode_is_refused(
-        self, stub: PoolDiscoveryServiceStub
-    ) -> None:
+    async def test_a_position_that_does_not_decode_is_refused(self, stub: Stub) -> None:
         end = await Watch(stub, pb.WatchPoolsRequest(position="nonsense")).end()
         assert end is not None
         assert (end.code, end.fields) == (grpc.StatusCode.INVALID_ARGUMENT, ["position"])

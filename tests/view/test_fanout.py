@@ -92,9 +92,7 @@ def kinds(stream: HandStream) -> list[str | None]:
 
 def told(stream: HandStream) -> list[str]:
     """The models that the changes of a stream carried, in order."""
-    return [
-        pool.model for message in stream.client.messages for pool in message.changes.pools
-    ]
+    return [pool.model for message in stream.client.messages for pool in message.changes.pools]
 
 
 def test_a_stream_begins_with_the_view(room: Room) -> None:
@@ -201,9 +199,7 @@ class TestFilters:
         assert [len(change.pools) for change in changes] == [1, 0]
         assert [key_of(key) for key in changes[1].removed] == [tuple(ONE)]
 
-    def test_changes_of_other_pools_are_not_told_and_the_position_follows(
-        self, room: Room
-    ) -> None:
+    def test_changes_of_other_pools_are_not_told_and_the_position_follows(self, room: Room) -> None:
         stream = room.open(PoolFilter(models=frozenset({"a"})), idle=5.0)
         room.source.put(a_pool(ONE, model="b"))
         room.pass_time(6.0)
@@ -419,9 +415,9 @@ class TestEndings:
         room = Room(age=(100.0, 100.0))
         stream = room.open(idle=5.0)
         room.pass_time(90.0)
-        assert not stream.over
+        assert not stream.ended()
         room.pass_time(15.0)
-        assert stream.over
+        assert stream.ended()
         assert stream.error is None
         assert stream.client.messages[-1].position
         assert len(room.fanout) == 0
@@ -431,21 +427,21 @@ class TestEndings:
         for _ in range(20):
             room.open(idle=1.0)
         room.pass_time(500.0)
-        ended = sum(stream.over for stream in room.streams)
+        ended = sum(stream.ended() for stream in room.streams)
         assert 0 < ended < 20
 
     def test_a_stream_that_is_never_quiet_ends_too(self) -> None:
         room = Room(age=(100.0, 100.0))
         stream = room.open(idle=5.0)
         for number in range(120):
-            if stream.over:
+            if stream.ended():
                 break
             room.source.put(a_pool(ONE, model=str(number)))
             stream.stop_reading()
             room.loop.advance(1.0)
             room.source.put(a_pool(ONE, model=f"{number} again"))
             stream.read()
-        assert stream.over
+        assert stream.ended()
         assert stream.error is None
         assert stream.client.messages[-1].position
 
@@ -454,11 +450,11 @@ class TestEndings:
         stream.stop_reading()
         room.source.put(a_pool(ONE))
         room.pass_time(29.0)
-        assert not stream.over
+        assert not stream.ended()
         room.pass_time(17.0)
         assert isinstance(stream.error, SlowWatcher)
         assert room.fanout.counters.slow == 1
-        assert not other.over
+        assert not other.ended()
         assert len(room.fanout) == 1
 
     def test_a_watcher_that_reads_a_part_now_and_then_is_not(self, room: Room) -> None:
@@ -469,12 +465,12 @@ class TestEndings:
         for _ in range(4):
             stream.read(1)
             room.pass_time(28.0)
-        assert not stream.over
+        assert not stream.ended()
 
     def test_a_quiet_watcher_is_never_slow(self, room: Room) -> None:
         stream = room.open(idle=25.0)
         room.pass_time(400.0)
-        assert not stream.over
+        assert not stream.ended()
 
     def test_at_shutdown_waiting_streams_end_at_once_and_new_ones_are_refused(
         self, room: Room
@@ -493,7 +489,7 @@ class TestEndings:
         room.pass_time()
         room.fanout.end_all(ShuttingDown())
         stream.step()
-        assert not stream.over
+        assert not stream.ended()
         stream.read()
         assert isinstance(stream.error, ShuttingDown)
         assert len(stream.client.fold) == 1
@@ -533,6 +529,7 @@ class TestFaults:
         self, room: Room, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         stream = room.open()
+        room.pass_time(1.0)
         with monkeypatch.context() as patch:
             patch.setattr(room.source, "drain", lambda: 1 / 0)
             with pytest.raises(ZeroDivisionError):

@@ -167,6 +167,21 @@ def test_a_withdrawal_in_an_exact_moment_that_was_never_seen_is_told(
     assert since(view, start).removed == (ONE,)
 
 
+def test_a_withdrawal_in_an_estimated_moment_is_told_in_an_exact_one_too(
+    source: HandSource, view: View[Pool]
+) -> None:
+    """Who carries it from another server does not drop it for this one's mark at once."""
+    source.say(ESTIMATED)
+    view.refresh()
+    start = view.sequence
+    source.put(a_pool(ONE))
+    view.refresh()
+    source.remove(ONE)
+    view.refresh()
+    source.say(EXACT)
+    assert since(view, start).removed == (ONE,)
+
+
 def test_an_unlisted_pool_that_came_and_went_is_not_told(
     source: HandSource, view: View[Pool]
 ) -> None:

@@ -228,7 +228,7 @@ class ViewMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.relays)
     @rule(data=st.data(), everything=st.booleans())
-    def withdraw(self, data: st.DataObject, everything: bool) -> None:
+    def withdraw(self, *, data: st.DataObject, everything: bool) -> None:
         relay = self.relays.pop(data.draw(st.sampled_from(sorted(self.relays))))
         gone = [relay]
         if everything:
@@ -249,14 +249,14 @@ class ViewMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.relays)
     @rule(data=st.data(), beating=st.booleans())
-    def fall_silent_or_return(self, data: st.DataObject, beating: bool) -> None:
+    def fall_silent_or_return(self, *, data: st.DataObject, beating: bool) -> None:
         relay = self.relays[data.draw(st.sampled_from(sorted(self.relays)))]
         if beating and not relay.beating:
             relay.since = self.clock.boottime()
         relay.beating = beating
 
     @rule(most=st.booleans(), seconds=st.sampled_from([0.0, 12.0, 16.0, 50.0]))
-    def fall_silent_together(self, most: bool, seconds: float) -> None:
+    def fall_silent_together(self, *, most: bool, seconds: float) -> None:
         relays = sorted(self.relays.values(), key=lambda relay: (relay.key, relay.name))
         for relay in relays[3 if most else 0 :]:
             relay.beating = False
@@ -276,7 +276,7 @@ class ViewMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.stalls_without_beat < 2)
     @rule(seconds=st.sampled_from([6.0, 20.0, 100.0]), suspended=st.booleans())
-    def stall(self, seconds: float, suspended: bool) -> None:
+    def stall(self, *, seconds: float, suspended: bool) -> None:
         self.stalls_without_beat += 1
         if suspended:
             self.clock.suspend(seconds)
@@ -301,7 +301,7 @@ class ViewMachine(RuleBasedStateMachine):
                 if client.stream is not None:
                     client.stream.step()
                     self.check_messages(client)
-                    if client.stream.over:
+                    if client.stream.ended():
                         assert client.stream.error is None or isinstance(
                             client.stream.error, SlowWatcher
                         )
@@ -382,7 +382,7 @@ class ViewMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.connected())
     @rule(data=st.data(), actions=st.lists(ACTIONS, min_size=2, max_size=6), cut=st.booleans())
-    def miss_something(self, data: st.DataObject, actions: list[Any], cut: bool) -> None:
+    def miss_something(self, *, data: st.DataObject, actions: list[Any], cut: bool) -> None:
         """Things happen to few pools while one client does not look."""
         client = data.draw(st.sampled_from(self.connected()))
         stream = client.stream
@@ -407,7 +407,7 @@ class ViewMachine(RuleBasedStateMachine):
             for missing in KEYS:
                 if (missing, "x") not in self.relays:
                     self.register(missing, "x", model, "r1")
-            self.fall_silent_together(False, 16.0)
+            self.fall_silent_together(most=False, seconds=16.0)
         elif what == "settle":
             self.time_passes(31.0)
         elif (key, "x") in self.relays:
@@ -488,7 +488,8 @@ class ViewMachine(RuleBasedStateMachine):
 
     def doubt_between(self, client: Client) -> bool:
         return any(
-            not mark.exact for sequence, (mark, _) in self.truth.lists.items()
+            not mark.exact
+            for sequence, (mark, _) in self.truth.lists.items()
             if sequence >= client.told
         )
 
@@ -502,21 +503,21 @@ class ViewMachine(RuleBasedStateMachine):
         client.ideal_at = sequence
 
     def ideal_reads(self, client: Client, after: int, until: int) -> None:
-        have = {key for key, pool in self.truth.lists[after][1].items() if client.matches(pool)}
+        before = self.truth.lists[after][1]
         for sequence in sorted(self.truth.said):
             if not after < sequence <= until:
                 continue
             mark, pools = self.truth.lists[sequence]
             for change in self.truth.said[sequence]:
                 key = change.key
-                if change.value is not None and client.matches(change.value):
+                pool = before.get(key)
+                if change.departure is not Departure.UNLISTED:
                     client.ideal_carried.discard(key)
-                elif change.departure is Departure.UNLISTED:
-                    if key in have:
-                        client.ideal_carried.add(key)
-                else:
-                    client.ideal_carried.discard(key)
-            have = {key for key, pool in pools.items() if client.matches(pool)}
+                elif pool is not None and client.matches(pool):
+                    client.ideal_carried.add(key)
+                elif pool is not None:
+                    client.ideal_carried.discard(key)  # it had begun not to match
+            before = pools
             if mark.exact:
                 client.ideal_carried.clear()
 
@@ -559,7 +560,7 @@ class ViewMachine(RuleBasedStateMachine):
             self.loop.advance(TICK_SECONDS + 0.001)
             stream.step()
             self.check_messages(client)
-            if stream.over or not stream.reading:
+            if stream.ended() or not stream.reading:
                 continue
             mark, pools = self.truth.lists[self.view.sequence]
             wanted = {tuple(key) for key, pool in pools.items() if client.matches(pool)}

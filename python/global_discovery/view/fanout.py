@@ -6,8 +6,10 @@ place, encoded once for all that share place and filter. One that is still
 writing is left alone: it finds the merged changes when it comes back. So a slow
 watcher costs its own delay, and memory for what it is writing now.
 
-The view is brought forward at once when it was quiet, and every 50 ms while it
-moves. A watcher whose write makes no progress for too long is ended.
+The view is brought forward at once when it was quiet, and while it moves 50 ms
+after all watchers were handed the last changes: the longer that takes, the more
+changes the next message merges. A watcher whose write makes no progress for too
+long is ended.
 """
 
 import asyncio
@@ -24,6 +26,13 @@ T = TypeVar("T", bound=Keyed)
 Frames = Iterable[bytes]
 
 TICK_SECONDS = 0.05
+OFFERS_A_TURN = 16
+"""How many watchers are woken in one turn of the loop.
+
+gRPC takes new calls one by one, a turn or two each: without such a bound a
+heartbeat would wait behind the writes to all watchers, and a busy loop would
+take a handful of calls a second.
+"""
 DEFAULT_IDLE_SECONDS = 15
 MIN_IDLE_SECONDS = 1
 MAX_IDLE_SECONDS = 25
@@ -114,7 +123,6 @@ class Watcher(Generic[T]):
         "_idle_seconds",
         "_loop",
         "_mark",
-        "_owes_answer",
         "_sent_at",
         "_sequence",
         "_task",
@@ -141,8 +149,8 @@ class Watcher(Generic[T]):
         self._view = view
         self._feed = feed
         self._sequence = sequence
-        self._owes_answer = sequence is not None
         self._mark: Mark | None = None
+        """What was told last; None until something was, so that a resumed stream is answered."""
         self._idle_seconds = idle_seconds
         self._write_seconds = write_seconds
         self._counters = counters
@@ -218,6 +226,8 @@ class Watcher(Generic[T]):
 
     def _take(self) -> Frames | None:
         """What this watcher has not seen; None when that is nothing."""
+        if self._mark is not None and self._sequence == self._view.sequence:
+            return None  # as nearly always when a write is done
         if not self._view.synced:
             return None
         if self._sequence is not None:
@@ -225,7 +235,7 @@ class Watcher(Generic[T]):
             if found is not None:
                 return self._take_delta(*found)
         snapshot, frames = self._feed.snapshot()
-        self._sequence, self._mark, self._owes_answer = snapshot.sequence, snapshot.mark, False
+        self._sequence, self._mark = snapshot.sequence, snapshot.mark
         self._counters.snapshots += 1
         return frames
 
@@ -233,9 +243,9 @@ class Watcher(Generic[T]):
         self._sequence = delta.sequence
         self._counters.merged += delta.merged
         news = delta.entries or delta.removed or delta.unlisted or delta.mark != self._mark
-        if not news and not self._owes_answer:
+        if not news:
             return None
-        self._mark, self._owes_answer = delta.mark, False
+        self._mark = delta.mark
         return frames
 
     def _on_time(self) -> None:
@@ -290,6 +300,7 @@ class FanOut(Generic[T]):
         self._watchers: dict[Watcher[T], _Feed[T]] = {}
         self._failure: DiscoveryError | None = None
         self._scheduled = False
+        self._offering = False
         self._moved_at = float("-inf")
         view.on_move(self.wake)
 
@@ -335,6 +346,10 @@ class FanOut(Generic[T]):
         if self._scheduled:
             return
         self._scheduled = True
+        if not self._offering:
+            self._schedule()
+
+    def _schedule(self) -> None:
         wait = self._moved_at + TICK_SECONDS - self._loop.time()
         if wait <= 0:
             self._loop.call_soon(self.flush)
@@ -342,15 +357,27 @@ class FanOut(Generic[T]):
             self._loop.call_later(wait, self.flush)
 
     def flush(self) -> None:
-        """Brings the view forward and hands every waiting watcher what changed for it."""
+        """Brings the view forward and begins to hand every waiting watcher what changed for it."""
         self._scheduled = True  # the view may say that it moved: that is now
         try:
             self.view.refresh()
         finally:
             self._scheduled = False
-        self._moved_at = self._loop.time()
-        for watcher in list(self._watchers):
+        self._offering = True
+        self._offer(list(self._watchers), 0)
+
+    def _offer(self, watchers: list[Watcher[T]], at: int) -> None:
+        """Hands the changes to some of these watchers, and to the rest on later turns."""
+        until = at + OFFERS_A_TURN
+        for watcher in watchers[at:until]:
             watcher.offer()
+        if until < len(watchers):
+            self._loop.call_soon(self._offer, watchers, until)
+            return
+        self._offering = False
+        self._moved_at = self._loop.time()
+        if self._scheduled:
+            self._schedule()
 
     def end_all(self, failure: DiscoveryError) -> None:
         """Ends every stream, and refuses new ones."""
