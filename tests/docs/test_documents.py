@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
-from support.running import a_service
 
 from global_discovery.domain.events import Event
+from support.running import a_service
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
