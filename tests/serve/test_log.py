@@ -82,7 +82,7 @@ def test_a_nasty_value_comes_back_whole_from_json(
 @pytest.mark.parametrize(
     "value",
     [object(), {1, 2}, {(1, 2): 3}, float("nan"), b"\xff", [[]], Event.STALLED],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_a_value_that_json_does_not_know_is_no_reason_to_lose_the_line(
     lines: Lines, value: object
