@@ -230,4 +230,4 @@ class Leases(RuleBasedStateMachine):
 
 
 TestLeases = pytest.mark.timeout(600)(Leases.TestCase)  # shrinking a failure takes its time
-TestLeases.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestLeases.settings = settings(max_examples=150, stateful_step_count=60)

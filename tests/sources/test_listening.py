@@ -368,3 +368,16 @@ def test_stalls_that_no_lease_depends_on_are_forgotten(world: LeaseWorld) -> Non
         world.run(4)
         world.register()
     assert len(world.registrations._listening._phases) <= 20
+
+
+def test_stalls_that_only_calls_noticed_count_for_a_lease_that_no_tick_looked_at(
+    world: LeaseWorld,
+) -> None:
+    world.register()
+    other = world.register(OTHER)
+    for seconds in (6.0, 80.0, 80.0, 16.0):
+        world.clock.stop(seconds)
+        world.renew(other)
+    # Extended to 21, 101 and 181 s, and not a fourth time.
+    world.tick()
+    assert world.listed() is None

@@ -72,7 +72,6 @@ class Listening:
         if self._phases[-1].over <= now:
             self._phases.append(DeafPhase(self._begun, then, now))
             self._begun += 1
-            self._forget(then)
         return gap
 
     def heard(self, now: float) -> None:
@@ -131,12 +130,11 @@ class Listening:
             if self._latest_listening(phase) <= now:
                 phase.listens = self._latest_listening(phase)
 
-    def _forget(self, then: float) -> None:
-        """Drops phases that no lease can still depend on, as of when the loop last ran.
+    def forget(self, now: float) -> None:
+        """Drops phases that no lease depends on, once every lease that was due was looked at.
 
-        A lease that was not yet looked at then is counted from a moment later
-        than these phases.
+        The remaining leases are counted from a moment later than these phases.
         """
-        horizon = then - (MAX_EXTENSIONS + 2) * self.start_lease
-        while self._phases[0].listens is not None and self._phases[0].listens < horizon:
+        horizon = now - self.start_lease
+        while len(self._phases) > 1 and (self._phases[0].listens or now) < horizon:
             del self._phases[0]

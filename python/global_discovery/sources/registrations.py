@@ -205,7 +205,10 @@ class Registrations:
         self._end_due(now)
         if self._mark(now) != self._told_mark:
             self._wake()
-        return self._wheel.behind(now)
+        behind = self._wheel.behind(now)
+        if not behind:
+            self._listening.forget(now)
+        return behind
 
     def _end_due(self, now: float) -> None:
         ending: list[Share] = []
