@@ -1,6 +1,7 @@
 """The terms of a lease, what a relay's call carries, and what it is answered with."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from global_discovery.domain.pool import PoolKey, Registration
 
@@ -23,8 +24,7 @@ class LeaseTerms:
         return 10.0 * self.lease_duration
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(NamedTuple):
     """One RegisterPool or `POST /pools`."""
 
     registration: Registration
@@ -35,8 +35,7 @@ class Heartbeat:
     sequence: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(NamedTuple):
     """What a heartbeat is answered with."""
 
     lease_id: str

@@ -30,7 +30,6 @@ MAX_REGISTRATION_BYTES = 64 * 1024
 MAX_RENEWALS = 10_000
 
 _KEY_PART = re.compile(r"[!-.0-~](?:[ -.0-~]{0,251}[!-.0-~])?")
-_PRINTABLE = re.compile(r"[ -~]*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -110,6 +109,9 @@ def check_key(cluster_id: str, namespace: str, dgd_name: str) -> PoolKey:
 
 def check_caller_ids(*, relay_id: str = "", lease_id: str = "", sequence: int = 0) -> None:
     """The fields of a call that are not of the pool. Raises InvalidInput."""
+    good = _is_id(relay_id, MAX_RELAY_ID_BYTES) and _is_id(lease_id, MAX_LEASE_ID_BYTES)
+    if good and 0 <= sequence <= MAX_SEQUENCE:
+        return
     bad = _Violations()
     _caller_ids(bad, relay_id, lease_id, sequence)
     bad.raise_if_any()
@@ -281,13 +283,13 @@ def _capacity(entries: Sequence[tuple[str, int]], bad: _Violations) -> tuple[tup
 
 
 def _caller_ids(bad: _Violations, relay_id: str, lease_id: str, sequence: int) -> None:
-    if len(relay_id) > MAX_RELAY_ID_BYTES or not _PRINTABLE.fullmatch(relay_id):
+    if not _is_id(relay_id, MAX_RELAY_ID_BYTES):
         bad.add("relay_id", f"must be at most {MAX_RELAY_ID_BYTES} bytes of printable ASCII")
-    if not _is_lease_id(lease_id):
+    if not _is_id(lease_id, MAX_LEASE_ID_BYTES):
         bad.add("lease_id", f"must be at most {MAX_LEASE_ID_BYTES} bytes of printable ASCII")
     if not 0 <= sequence <= MAX_SEQUENCE:
         bad.add("sequence", f"must be 0 to {MAX_SEQUENCE}")
 
 
-def _is_lease_id(lease_id: str) -> bool:
-    return len(lease_id) <= MAX_LEASE_ID_BYTES and _PRINTABLE.fullmatch(lease_id) is not None
+def _is_id(text: str, max_bytes: int) -> bool:
+    return len(text) <= max_bytes and text.isascii() and text.isprintable()
