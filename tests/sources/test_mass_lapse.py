@@ -140,6 +140,30 @@ def test_it_lasts_exactly_two_leases_however_many_are_overdue_by_then(world: Lea
     assert world.count(Event.MASS_LAPSE_BEGAN) == world.count(Event.MASS_LAPSE_ENDED) == 1
 
 
+def test_a_lease_that_ended_within_it_is_unlisted_also_when_the_tick_comes_after_it(
+    world: LeaseWorld,
+) -> None:
+    leases = settled(world, 30)
+    late, *others = list(leases)[16:]
+    alive = [leases[key] for key in others]
+    world.run(10)
+    world.renew(*alive, leases[late])
+    while not world.count(Event.MASS_LAPSE_BEGAN):
+        world.clock.advance(0.125)
+        world.tick()
+    began = world.clock.monotonic()
+    while world.clock.monotonic() < began + 14.75:
+        world.run(0.25)
+        world.renew(*alive, leases[late])
+    while world.clock.monotonic() < began + 29.5:
+        world.run(0.25)
+        world.renew(*alive)
+    world.clock.advance(0.75)
+    world.tick()
+    assert world.mark() == set()
+    assert world.departures[late] == [Departure.UNLISTED]
+
+
 def test_a_pool_that_lapses_alone_within_it_is_unlisted_and_after_it_removed(
     world: LeaseWorld,
 ) -> None:

@@ -209,6 +209,22 @@ def test_callers_that_cannot_be_told_apart_and_alternate_are_warned_about_once(
     assert world.count(Event.RELAY_ID_NEEDED) == 1
 
 
+def test_two_relays_with_one_relay_id_are_warned_about_once(world: LeaseWorld) -> None:
+    leases = {"a": "", "b": ""}
+    for _ in range(10):
+        for model in leases:
+            leases[model] = world.register(model=model, relay_id="same", lease_id=leases[model])
+            world.run(1)
+    assert world.count(Event.RELAY_ID_NEEDED) == 1
+
+
+def test_relays_that_alternate_under_one_relay_id_are_warned_about_once(world: LeaseWorld) -> None:
+    for _ in range(10):
+        world.register(relays=("ip:10.0.0.1",), relay_id="same")
+        world.register(relays=("ip:10.0.0.2",), relay_id="same")
+    assert world.count(Event.RELAY_ID_NEEDED) == 1
+
+
 def test_six_callers_behind_one_address_are_warned_about_too(world: LeaseWorld) -> None:
     for round_ in range(2):
         assert world.count(Event.RELAY_ID_NEEDED) == 0

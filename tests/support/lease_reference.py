@@ -47,7 +47,7 @@ class RefShare:
     renewed: float = 0.0
     stalls_before: int = 0
     """How many stalls were known when it was renewed: they do not concern it."""
-    left: list[tuple[Content, float]] = field(default_factory=list)
+    left: list[tuple[tuple[Content, tuple[str, ...]], float]] = field(default_factory=list)
     relay_id_needed: bool = False
 
 
@@ -146,8 +146,6 @@ class LeaseReference:
         """`still_there` is asked about leases that ended within the last slot: both is right."""
         self.notice()
         now = self.clock.monotonic()
-        if self.mass_lapse_until is not None and now >= self.mass_lapse_until:
-            self.mass_lapse_until = None
         self.withdrawn = {name: until for name, until in self.withdrawn.items() if until > now}
         for share in [share for key in list(self.pools) for share in self.shares(key)]:
             ends = self.ends(share, now)
@@ -156,8 +154,10 @@ class LeaseReference:
             if ends > now - SLOT and still_there(share.lease_id):
                 continue
             self.begin_mass_lapse_if_due(now)
-            doubtful = self.mass_lapse_until is not None
+            doubtful = self.mass_lapse_until is not None and ends < self.mass_lapse_until
             self.end(share, "unlisted" if doubtful else "removed")
+        if self.mass_lapse_until is not None and now >= self.mass_lapse_until:
+            self.mass_lapse_until = None
 
     def ends(self, share: RefShare, now: float) -> float | None:
         """When its lease ends, as far as is known now; None while nobody can tell."""
@@ -177,7 +177,7 @@ class LeaseReference:
     def begin_mass_lapse_if_due(self, now: float) -> None:
         middle = (self.heartbeat + self.lease) / 2
         overdue = [pool for pool in self.pools.values() if now - pool.last_renewal > middle]
-        if self.mass_lapse_until is not None:
+        if self.mass_lapse_until is not None and now < self.mass_lapse_until:
             return
         if len(overdue) >= 10 and 2 * len(overdue) > len(self.pools):
             self.mass_lapse_until = now + 2 * self.lease
@@ -263,17 +263,19 @@ class LeaseReference:
         return 1 + max((share.number for share in self.shares(key)), default=0)
 
     def take_content(self, share: RefShare, call: Heartbeat, now: float, *, named: bool) -> None:
-        if call.registration.relays:
-            share.relays = call.registration.relays
-        if call.registration.content != share.content:
-            within_a_lease = [content for content, at in share.left if now - at <= self.lease]
-            back = call.registration.content in within_a_lease
-            if back and not named and share.identity[0] != "relay_id" and not share.relay_id_needed:
-                share.relay_id_needed = True
-                self.warnings["relay_id"] += 1
-            share.left.append((share.content, now))
+        content = call.registration.content
+        relays = call.registration.relays or share.relays
+        if (content, relays) == (share.content, share.relays):
+            return
+        within_a_lease = [said for said, at in share.left if now - at <= self.lease]
+        if (content, relays) in within_a_lease and not named and not share.relay_id_needed:
+            share.relay_id_needed = True
+            self.warnings["relay_id"] += 1
+        share.left.append(((share.content, share.relays), now))
+        share.relays = relays
+        if content != share.content:
             share.number = self.next_number(share.key)
-            share.content = call.registration.content
+            share.content = content
 
     def renewed(self, share: RefShare, now: float) -> None:
         share.renewed = self.pools[share.key].last_renewal = now

@@ -257,6 +257,15 @@ class TestIdle:
         assert stream.client.exact
         assert len(stream.client.fold) == 1
 
+    def test_a_mark_that_nobody_has_drained_yet_goes_before_it(self, room: Room) -> None:
+        """As after a stall, when its timer may run before the tick that notices the stall."""
+        stream = room.open(idle=1.0)
+        room.pass_time(0.5)
+        room.source.mark = ESTIMATED
+        room.pass_time(0.6)
+        assert kinds(stream) == ["snapshot", "changes"]
+        assert not stream.client.exact
+
     def test_a_stream_that_is_being_written_to_is_not_quiet(self, room: Room) -> None:
         stream = room.open(idle=1.0)
         room.source.put(a_pool(ONE))

@@ -5,7 +5,8 @@ safe to show to any caller: it names fields and limits, never hosts, paths or
 exception texts.
 """
 
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
 
 
 class Violation(NamedTuple):
@@ -57,6 +58,22 @@ def _first(violations: list[Violation], max_bytes: int) -> list[Violation]:
             break
         fitting.append(violation)
     return fitting
+
+
+def together(*checks: Callable[[], Any]) -> tuple[Any, ...]:
+    """What all of these checks give, or one InvalidInput with the violations of all of them."""
+    results: list[Any] = []
+    violations: list[Violation] = []
+    total = 0
+    for check in checks:
+        try:
+            results.append(check())
+        except InvalidInput as bad:
+            violations += bad.violations
+            total += bad.total
+    if total:
+        raise InvalidInput(violations, total=total)
+    return tuple(results)
 
 
 class LeaseWithdrawn(DiscoveryError):

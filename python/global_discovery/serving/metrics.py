@@ -120,7 +120,9 @@ class CoreCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """See prometheus_client."""
-        core, mark = self._core, self._core.pools.mark
+        core = self._core
+        core.pools.refresh()
+        mark = core.pools.mark
         registered, counters = core.registrations, core.registrations.counters
         yield _gauge("pools", "Pools in the view.", len(core.pools))
         yield _gauge("routers", "Routers in the view.", len(core.routers))

@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 
 from global_discovery.domain.change import Change, Departure
 from global_discovery.domain.clock import Clock
@@ -199,8 +200,6 @@ class Registrations:
         """Ends the leases that are due; True when there are more, for which to call again soon."""
         self._notice_stall()
         now = self._clock.monotonic()
-        if self._mass_lapse.over(now):
-            self._report(Event.MASS_LAPSE_ENDED)
         self._forget_withdrawn(now)
         self._end_due(now)
         if self._mark(now) != self._told_mark:
@@ -208,6 +207,8 @@ class Registrations:
         behind = self._wheel.behind(now)
         if not behind:
             self._listening.forget(now)
+            if self._mass_lapse.over(now):
+                self._report(Event.MASS_LAPSE_ENDED)
         return behind
 
     def _end_due(self, now: float) -> None:
@@ -233,15 +234,23 @@ class Registrations:
                 self._report(
                     Event.MASS_LAPSE_BEGAN, registered=registered, overdue_at_least=overdue
                 )
-        reasons = self._reasons(now)
-        doubtful = bool(reasons & RENEWALS_MAY_BE_MISSED_ELSEWHERE)
-        departure = Departure.UNLISTED if doubtful else Departure.REMOVED
-        gone = [share.key for share in ending if self._end(share, departure)]
+        doubtful = bool(self._reasons(now) & RENEWALS_MAY_BE_MISSED_ELSEWHERE)
+        gone: dict[PoolKey, Departure] = {}
+        for share in ending:
+            # By when its lease ended, not by when that was seen.
+            unlisted = doubtful or self._mass_lapse.active(share.deadline)
+            departure = Departure.UNLISTED if unlisted else Departure.REMOVED
+            if self._end(share, departure):
+                gone[share.key] = departure
         self.counters.lapses += len(ending)
-        for key in gone[:LAPSES_TOLD_ONE_BY_ONE]:
+        self._tell_gone(gone)
+
+    def _tell_gone(self, gone: dict[PoolKey, Departure]) -> None:
+        for key, departure in islice(gone.items(), LAPSES_TOLD_ONE_BY_ONE):
             self._report(Event.POOL_LAPSED, pool=str(key), departure=departure.value)
         if len(gone) > LAPSES_TOLD_ONE_BY_ONE:
-            self._report(Event.POOLS_LAPSED, pools=len(gone), departure=departure.value)
+            unlisted = sum(departure is Departure.UNLISTED for departure in gone.values())
+            self._report(Event.POOLS_LAPSED, pools=len(gone), unlisted=unlisted)
 
     def _overdue(self, now: float) -> int:
         """How many pools are overdue, counted only as far as a mass lapse needs it."""
@@ -351,28 +360,20 @@ class Registrations:
         self, share: Share, heartbeat: Heartbeat, now: float, *, same_caller: bool
     ) -> bool:
         """Takes what the call says of the pool; whether that is a change."""
-        content, relays = heartbeat.registration.content, heartbeat.registration.relays
-        pool = self._pools[share.key]
-        changed = False
-        if relays and relays != share.relays:
-            share.relays = relays
-            changed = True
-        if content is not share.content and content != share.content:
-            if not same_caller:
-                self._warn_if_alternating(share, heartbeat, now)
-            share.leave_content(now)
-            pool.set_content(share, content)
-            changed = True
-        if changed:
-            self._changed(pool)
-        return changed
-
-    def _warn_if_alternating(self, share: Share, heartbeat: Heartbeat, now: float) -> None:
-        nameless = share.identity[0] != "relay_id"
-        back = share.went_back(heartbeat.registration.content, now)
-        if nameless and back and not share.relay_id_needed:
-            share.relay_id_needed = True
+        content = heartbeat.registration.content
+        relays = heartbeat.registration.relays or share.relays
+        same_content = content is share.content or content == share.content
+        if same_content and relays == share.relays:
+            return False
+        if not same_caller and share.goes_back(content, relays, now):
             self._report(Event.RELAY_ID_NEEDED, pool=str(share.key), caller=heartbeat.caller)
+        pool = self._pools[share.key]
+        share.leave(now)
+        share.relays = relays
+        if not same_content:
+            pool.set_content(share, content)
+        self._changed(pool)
+        return True
 
     def _renew(self, share: Share, now: float) -> None:
         share.counted_from = now

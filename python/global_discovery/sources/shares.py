@@ -65,22 +65,25 @@ class Share:
         self.phase = phase
         """The first deaf phase that was not yet applied to the lease."""
         self.earlier: dict[int, float] = {}
-        """The hashes of contents it had before, and until when; the oldest first."""
+        """The hashes of what it said before, and until when; the oldest first."""
         self.relay_id_needed = False
         """Whether that warning was given."""
 
-    def leave_content(self, now: float) -> None:
-        """Keeps that it had its present content until now."""
-        mark = hash(self.content)
+    def leave(self, now: float) -> None:
+        """Keeps that it said until now what it says."""
+        mark = hash((self.content, self.relays))
         self.earlier.pop(mark, None)
         self.earlier[mark] = now
         if len(self.earlier) > MAX_EARLIER:
             del self.earlier[next(iter(self.earlier))]
 
-    def went_back(self, content: Content, now: float) -> bool:
-        """Whether it had this content before, within a lease."""
-        until = self.earlier.get(hash(content))
-        return until is not None and now - until <= self.granted
+    def goes_back(self, content: Content, relays: tuple[str, ...], now: float) -> bool:
+        """Whether it said this before, within a lease; true once in its life."""
+        until = self.earlier.get(hash((content, relays)))
+        back = until is not None and now - until <= self.granted
+        first = back and not self.relay_id_needed
+        self.relay_id_needed = self.relay_id_needed or back
+        return first
 
 
 class PoolShares:

@@ -264,6 +264,7 @@ class Watcher(Generic[T]):
 
     def _say_idle(self) -> None:
         """Says where the stream is; whatever is new goes first, or the mark would run ahead."""
+        self._view.refresh()
         self.offer()
         if self._future is not None and not self._future.done():
             sequence = self._sequence if self._view.synced else None
