@@ -18,7 +18,7 @@ async def test_version_and_help_are_readable() -> None:
     assert (await ran("--version")).out == f"global-discovery {__version__}\n"
     result = await ran("--help")
     assert result.status == 0
-    for command in ("serve", "pools", "routers", "register", "health"):
+    for command in ("serve", "pools", "routers", "register", "relay", "health"):
         assert f"\n    {command} " in result.out
     assert (await ran("register", "--help")).status == 0
 
@@ -68,7 +68,7 @@ sys.meta_path.insert(0, Block())
 from global_discovery.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
-SERVER_ONLY = {"aiohttp", "orjson", "structlog", "prometheus_client", "grpc_health", "rich"}
+SERVER_ONLY = {"orjson", "structlog", "prometheus_client", "grpc_health", "rich"}
 
 
 async def ran_without(blocked: set[str], *arguments: str) -> tuple[int | None, str, str]:
@@ -82,11 +82,22 @@ async def ran_without(blocked: set[str], *arguments: str) -> tuple[int | None, s
     return process.returncode, out.decode(), err.decode()
 
 
-@pytest.mark.parametrize("command", ["", "serve", "pools", "routers", "register", "health"])
+@pytest.mark.parametrize(
+    "command", ["", "serve", "pools", "routers", "register", "relay", "health"]
+)
 async def test_all_help_works_with_the_client_library_alone(command: str) -> None:
     status, out, _ = await ran_without(SERVER_ONLY, *command.split(), "--help")
     assert status == 0
     assert "usage:" in out
+
+
+async def test_a_relay_without_what_it_needs_says_what_to_install() -> None:
+    flags = ("--cluster-id", "c", "--pool", "n/d", "--region", "r", "--frontend", "http://h")
+    for missing in ("structlog", "prometheus_client"):
+        status, out, err = await ran_without({missing}, "relay", *flags)
+        assert (status, out) == (1, "")
+        assert "global-discovery[relay]" in err
+        assert missing in err
 
 
 async def test_without_rich_a_table_is_refused_with_advice_and_json_works() -> None:

@@ -6,7 +6,8 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.rpc import error_details_pb2 as details_pb
 from google.rpc.status_pb2 import Status
 
-from global_discovery.client import CallFailed, FieldViolation, causes
+from global_discovery.client import CallFailed
+from global_discovery.client.errors import FieldViolation, causes
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 

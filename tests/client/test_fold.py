@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from global_discovery.client import PoolFold, PoolKey, RouterFold, Update
+from global_discovery.client import PoolKey
+from global_discovery.client.fold import PoolFold, RouterFold, Update
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
 from support.fold import FoldingClient
@@ -226,6 +227,29 @@ def test_what_another_server_does_not_list_ages_from_the_last_word_of_the_old_on
     folding.take(pb.WatchPoolsResponse(idle=pb.Idle(), mark=ESTIMATED), after=1)
     folding.take(snapshot("b"), after=1)
     assert folding.fold.carried[named("a")[0]].listed_until == 107
+
+
+def test_a_snapshot_without_a_position_leaves_none_of_before() -> None:
+    folding = Folding(snapshot("a", position="1"))
+    folding.take(SERVER)
+    folding.take(snapshot("b", position=""))
+    assert (folding.listed, folding.fold.position) == ({"b"}, "")
+
+
+def test_what_is_polled_ages_from_the_last_answer_that_repeated_it() -> None:
+    folding = Folding(SERVER, snapshot("a", position=""))
+    folding.take(pb.WatchPoolsResponse(idle=pb.Idle(), mark=ESTIMATED), after=5)
+    folding.take(snapshot("b", position=""), after=5)
+    assert folding.fold.carried[named("a")[0]].listed_until == 105
+
+
+def test_a_new_stream_is_followed_once_it_has_told_its_view() -> None:
+    folding = Folding(SERVER, snapshot("a"))
+    seen = [folding.fold.following]
+    for message in (SERVER, snapshot("a", mark=None, position=""), snapshot("b")):
+        folding.take(message)
+        seen.append(folding.fold.following)
+    assert seen == [True, False, False, True]
 
 
 def test_a_change_of_the_mark_alone_is_told() -> None:

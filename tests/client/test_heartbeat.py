@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator, Callable
 import grpc
 import pytest
 
-from global_discovery.client import HeartbeatState, PoolHeartbeat, Timer, causes
+from global_discovery.client import HeartbeatState, PoolHeartbeat
+from global_discovery.client.errors import causes
+from global_discovery.client.timing import Timer
 from global_discovery.domain.lease import LeaseTerms
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceStub

@@ -3,8 +3,8 @@
 import grpc
 import pytest
 
-from global_discovery.client import CallFailed, list_pools, list_routers
-from global_discovery.client.lists import MAX_RESTARTS
+from global_discovery.client import CallFailed, list_pools
+from global_discovery.client.lists import MAX_RESTARTS, list_routers
 from global_discovery.domain.pool import Router
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2

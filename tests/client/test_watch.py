@@ -7,12 +7,14 @@ from typing import Any
 import grpc
 import pytest
 
-from global_discovery.client import CallFailed, WatchState, watch_pools, watch_routers
+from global_discovery.client import CallFailed, watch_pools
 from global_discovery.client.watch import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,
     STEADY_SECONDS,
     Reconnect,
+    WatchState,
+    watch_routers,
 )
 from global_discovery.domain.pool import Router
 from global_discovery.v1 import pool_discovery_pb2 as pb

@@ -13,7 +13,7 @@ from typing import Any
 
 from global_discovery.cli.kinds import Document, Kind
 from global_discovery.cli.text import count, safe
-from global_discovery.client import Connection, WatchState
+from global_discovery.client.watch import Connection, WatchState
 from global_discovery.v1 import pool_pb2
 
 

@@ -20,16 +20,9 @@ from global_discovery.cli.arguments import add_server, nonempty_text, servers_of
 from global_discovery.cli.ending import Failed, run_until_stopped
 from global_discovery.cli.events import Events, event_document, event_lines, json_text
 from global_discovery.cli.kinds import POOLS, ROUTERS, Kind
-from global_discovery.client import (
-    CallFailed,
-    Listing,
-    Watch,
-    WatchState,
-    list_pools,
-    list_routers,
-    watch_pools,
-    watch_routers,
-)
+from global_discovery.client import CallFailed, list_pools, watch_pools
+from global_discovery.client.lists import Listing, list_routers
+from global_discovery.client.watch import Watch, WatchState, watch_routers
 from global_discovery.serving.race import race
 from global_discovery.v1 import pool_discovery_pb2 as pb
 

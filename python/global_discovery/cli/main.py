@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from global_discovery import __version__
-from global_discovery.cli import health, listing, register, serve
+from global_discovery.cli import health, listing, register, relay, serve
 from global_discovery.cli.arguments import Misused
 from global_discovery.cli.ending import (
     FAILED,
@@ -29,6 +29,7 @@ _RUN = {
     "pools": listing.run_pools,
     "routers": listing.run_routers,
     "register": register.run,
+    "relay": relay.run,
 }
 
 
@@ -43,6 +44,7 @@ def make_parser() -> argparse.ArgumentParser:
     serve.add_parser(commands)
     listing.add_parsers(commands)
     register.add_parser(commands)
+    relay.add_parser(commands)
     health.add_parser(commands)
     return parser
 

@@ -17,7 +17,9 @@ from rich.text import Text
 
 from global_discovery.cli.kinds import Kind
 from global_discovery.cli.text import count, safe, seconds_text
-from global_discovery.client import Carried, Listing, WatchState, is_exact
+from global_discovery.client.fold import Carried, is_exact
+from global_discovery.client.lists import Listing
+from global_discovery.client.watch import WatchState
 from global_discovery.v1 import pool_pb2
 
 _WIDE = 1_000_000

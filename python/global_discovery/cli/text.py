@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from global_discovery.client import is_exact
+from global_discovery.client.fold import is_exact
 from global_discovery.v1 import pool_pb2
 
 _UNSAFE = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}

@@ -81,6 +81,8 @@ async def answer(server: str, call: Awaitable[T]) -> T:
     """What a call to `server` answers. Raises CallFailed, whatever went wrong with it."""
     try:
         return await call
+    except CallFailed:
+        raise
     except grpc.aio.AioRpcError as error:
         raise CallFailed.of(server, error) from error
     except Exception as error:

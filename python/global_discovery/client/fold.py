@@ -77,6 +77,8 @@ class Fold(ABC, Generic[K, E]):
         self._carried: dict[K, Carried[E]] = {}
         self._parts: list[WatchResponse] = []
         self._listed_at = 0.0
+        self._following = False
+        self._process = ""
         self._position = ""
         self._mark: pool_pb2.Mark | None = None
 
@@ -104,6 +106,11 @@ class Fold(ABC, Generic[K, E]):
         return self._position
 
     @property
+    def following(self) -> bool:
+        """Whether the stream that began last has told its view, or what was missed of it."""
+        return self._following
+
+    @property
     def mark(self) -> pool_pb2.Mark | None:
         """How far the fold can be trusted; None before the first mark came."""
         return self._mark
@@ -118,6 +125,8 @@ class Fold(ABC, Generic[K, E]):
     def begin_stream(self) -> None:
         """A new stream begins: what was cut off within several messages is forgotten."""
         self._parts.clear()
+        self._following = False
+        self._process = ""
 
     def forget_position(self) -> None:
         """Makes the next stream begin with a snapshot."""
@@ -131,14 +140,18 @@ class Fold(ABC, Generic[K, E]):
         event = message.WhichOneof("event")
         if event == "server":
             self.begin_stream()
+            self._process = message.server.instance_id
         elif event in {"snapshot", "changes"}:
             self._parts.append(message)
         if not message.position and not message.HasField("mark"):
             return None
         parts, self._parts = self._parts, []
         update = self._close(parts, message, now)
-        if message.position:
+        if update.snapshot or message.position:
+            # A snapshot without a position leaves none: the older one is of another fold.
             self._position = message.position
+            self._following = True
+        if self._following:
             self._listed_at = now
         return update
 
@@ -148,7 +161,7 @@ class Fold(ABC, Generic[K, E]):
         step = _Step[K, E]()
         snapshots = [part.snapshot for part in parts if part.HasField("snapshot")]
         if snapshots:
-            self._replace(snapshots, step)
+            self._replace(snapshots, step, now)
         for part in parts:
             if part.HasField("changes"):
                 self._change(part.changes, step, now)
@@ -156,8 +169,9 @@ class Fold(ABC, Generic[K, E]):
         if closing.HasField("mark"):
             self._mark = closing.mark
             if is_exact(closing.mark):
-                step.removed.update(dict.fromkeys(self._carried))
-                self._carried.clear()
+                for key in self._ended_by(closing.mark, now):
+                    del self._carried[key]
+                    step.removed[key] = None
         return Update(
             snapshot=bool(snapshots),
             changed=tuple(step.changed.values()),
@@ -166,12 +180,13 @@ class Fold(ABC, Generic[K, E]):
             mark_changed=mark_changed,
         )
 
-    def _replace(self, snapshots: list[Any], step: "_Step[K, E]") -> None:
+    def _replace(self, snapshots: list[Any], step: "_Step[K, E]", now: float) -> None:
         before = self._listed
         self._listed = {
             self._key(entry): entry for snapshot in snapshots for entry in self._entries(snapshot)
         }
         for key, entry in self._listed.items():
+            self._told(key, now)
             self._carried.pop(key, None)
             if before.get(key) != entry:
                 step.changed[key] = entry
@@ -184,6 +199,7 @@ class Fold(ABC, Generic[K, E]):
         for entry in self._entries(changes):
             key = self._key(entry)
             self._listed[key] = entry
+            self._told(key, now)
             self._carried.pop(key, None)
             step.changed[key] = entry
         for key in self._keys(changes.removed):
@@ -196,6 +212,15 @@ class Fold(ABC, Generic[K, E]):
             if unlisted is not None:
                 self._carried[key] = Carried(unlisted, now)
                 step.carried[key] = None
+
+    # -- what a finer rule replaces ------------------------------------------
+
+    def _told(self, key: K, now: float) -> None:
+        """The process that is followed has told this entry."""
+
+    def _ended_by(self, mark: pool_pb2.Mark, now: float) -> list[K]:  # noqa: ARG002 - see above
+        """Which carried entries an exact mark drops: all of them."""
+        return list(self._carried)
 
     # -- what differs between pools and routers ------------------------------
 

@@ -11,24 +11,25 @@ the pool leaves the lists when its lease ends.
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 
-from global_discovery.client.errors import CallFailed, answer
+from global_discovery.client.errors import CallFailed
 from global_discovery.client.heartbeat_schedule import (
     HeartbeatSchedule,
     HeartbeatState,
     Send,
     Wait,
 )
-from global_discovery.client.servers import open_channel, open_stub
+from global_discovery.client.registration_calls import (
+    RegistrationCalls,
+    checked_server,
+    open_calls,
+)
 from global_discovery.client.timing import SystemTimer, Timer, within
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
-
-if TYPE_CHECKING:
-    from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceAsyncStub
 
 FIRST_ANSWER_SECONDS = 1.0
 """How long a stop waits for the answer of a first registration, to learn what to withdraw."""
@@ -45,16 +46,19 @@ class PoolHeartbeat:
         on_state: Callable[[HeartbeatState], None] | None = None,
         timer: Timer | None = None,
     ) -> None:
-        """`servers` are gRPC targets, the first one preferred; raises ValueError without any.
+        """`servers` are those to call, the first one preferred; raises ValueError without any.
 
-        `relay_id` must differ between the relays of one pool and stay the same
-        when one restarts. `on_state` is called after each call that ended.
+        Each is a gRPC target, or an `http://` or `https://` URL of a server that is
+        to be called over REST; one may stand beside the other. `relay_id` must
+        differ between the relays of one pool and stay the same when one restarts.
+        `on_state` is called after each call that ended.
         """
-        self._schedule = HeartbeatSchedule(servers, relay_id=relay_id)
+        called = [checked_server(server) for server in servers]
+        self._schedule = HeartbeatSchedule(called, relay_id=relay_id)
         self._on_state = on_state
         self._timer = timer or SystemTimer()
-        self._channel: grpc.aio.Channel | None = None
-        self._channel_server = ""
+        self._calls: RegistrationCalls | None = None
+        self._calls_server = ""
         self._changed = asyncio.Event()
         self._stopping = asyncio.Event()
         self._ended = asyncio.Event()
@@ -98,7 +102,8 @@ class PoolHeartbeat:
         With `withdraw` the lease is ended first, so that the pool leaves at once:
         one attempt at each instance, all within the deadline of one call, at
         most 5 s. Whether it was withdrawn is the result; otherwise, and without
-        `withdraw`, the pool leaves when its lease ends.
+        `withdraw`, the pool leaves when its lease ends. A server that cannot
+        withdraw is no error: the state's `can_withdraw` tells it.
         """
         self._withdraw = withdraw
         self._stopping.set()
@@ -147,8 +152,8 @@ class PoolHeartbeat:
         self._tell()
 
     async def _register(self, send: Send) -> pb.RegisterPoolResponse:
-        stub = await self._stub(send.server, new_connection=send.new_connection)
-        return await answer(send.server, stub.RegisterPool(send.request, timeout=send.timeout))
+        calls = await self._calls_to(send.server, new_connection=send.new_connection)
+        return await calls.register(send.request, send.timeout)
 
     # -- withdrawing ---------------------------------------------------------
 
@@ -163,8 +168,8 @@ class PoolHeartbeat:
         new_connection = False
         while (left := give_up_at - self._timer.now()) > 0:
             try:
-                stub = await self._stub(servers.current, new_connection=new_connection)
-                await answer(servers.current, stub.DeregisterPool(request, timeout=left))
+                calls = await self._calls_to(servers.current, new_connection=new_connection)
+                await calls.deregister(request, left)
             except CallFailed as error:
                 if error.code is not grpc.StatusCode.NOT_FOUND:
                     self._schedule.not_withdrawn(error)
@@ -180,17 +185,17 @@ class PoolHeartbeat:
 
     # -- connections ---------------------------------------------------------
 
-    async def _stub(self, server: str, *, new_connection: bool) -> "PoolDiscoveryServiceAsyncStub":
-        if new_connection or server != self._channel_server:
+    async def _calls_to(self, server: str, *, new_connection: bool) -> RegistrationCalls:
+        if new_connection or server != self._calls_server:
             await self._disconnect()
-        if self._channel is None:
-            self._channel, self._channel_server = open_channel(server), server
-        return open_stub(self._channel)
+        if self._calls is None:
+            self._calls, self._calls_server = open_calls(server, self._timer), server
+        return self._calls
 
     async def _disconnect(self) -> None:
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            await channel.close()
+        calls, self._calls = self._calls, None
+        if calls is not None:
+            await calls.close()
 
     def _tell(self) -> None:
         if self._on_state is not None:

@@ -14,6 +14,8 @@ a time.
   one at once, over a new connection.
 * A lease that was withdrawn is given up: its id is dropped, and the pool is
   registered anew one lease later.
+* A lease without an id, as servers of an older kind grant it, is renewed by
+  registering anew, and cannot be withdrawn.
 
 Not here: withdrawing the pool of an earlier key when the registration gets
 another key. Its lease ends by itself.
@@ -97,6 +99,8 @@ class HeartbeatState:
     """When the next call is due; None while one is under way or there is nothing to send."""
     withdrawn: bool
     """Whether the registration was withdrawn by `stop`."""
+    can_withdraw: bool = True
+    """False once a server granted a lease without an id, or did not know the withdrawal."""
 
 
 class HeartbeatSchedule:
@@ -123,6 +127,7 @@ class HeartbeatSchedule:
         self._last_error: CallFailed | None = None
         self._failing = False
         self._withdrawn = False
+        self._can_withdraw = True
 
     # -- what to do ----------------------------------------------------------
 
@@ -179,6 +184,7 @@ class HeartbeatSchedule:
             last_error=self._last_error,
             next_attempt=max(self._due, self._held_until) if sending else None,
             withdrawn=self._withdrawn,
+            can_withdraw=self._can_withdraw,
         )
 
     # -- what happens --------------------------------------------------------
@@ -213,6 +219,7 @@ class HeartbeatSchedule:
             ends_at = self._sent_at + self._lease_seconds
             self._lease = HeldLease(self._lease_seconds, self._interval, ends_at)
             self._lease_id = response.lease_id
+            self._can_withdraw = bool(response.lease_id)
 
     def failed(self, error: CallFailed, now: float) -> None:
         """The call that was sent failed, in whatever way."""
@@ -231,7 +238,13 @@ class HeartbeatSchedule:
             self._back_off(now)
 
     def not_withdrawn(self, error: CallFailed) -> None:
-        """A withdrawal failed: the lease ends by itself."""
+        """A withdrawal failed: the lease ends by itself.
+
+        That a server knows no withdrawal is told by the state, and is no error.
+        """
+        if error.code is grpc.StatusCode.UNIMPLEMENTED:
+            self._can_withdraw = False
+            return
         self._failing = True
         self._last_error = error
 

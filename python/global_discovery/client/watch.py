@@ -11,12 +11,16 @@ tried there is a pause, jittered and doubling, which starts over with the first
 message that comes. Every failure goes on to the next server. A stream that the
 server ended well, to spread connections, is opened again at once.
 
+A server given as `http://` or `https://` is one of which only the HTTP face can be
+reached: its list is polled. In a mixed list it is the last resort, and is left
+again after a while to see whether a better one has come back.
+
 Nothing ends a watch but its caller. What it does not do: save its view.
 """
 
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -25,6 +29,7 @@ import grpc
 
 from global_discovery.client.errors import CallFailed, answer
 from global_discovery.client.fold import Fold, PoolFold, RouterFold, Update, WatchResponse
+from global_discovery.client.polling import is_http, polled
 from global_discovery.client.servers import Servers, open_channel, open_stub
 from global_discovery.client.timing import SystemTimer, Timer, within
 from global_discovery.v1 import pool_discovery_pb2 as pb
@@ -38,10 +43,18 @@ DEFAULT_IDLE_SECONDS = 15
 FIRST_MESSAGE_SECONDS = 10.0
 """A server says at once who it is; this long is waited for the connection and that."""
 DEAD_AFTER_INTERVALS = 3
+DEFAULT_POLL_SECONDS = 5
+LONGEST_POLLING_SECONDS = 300.0
+"""How long a polled server is kept while the list has one that can be watched."""
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 15.0
 STEADY_SECONDS = 10.0
 """A stream that lasted this long worked; its end begins a new round of servers."""
+
+
+Messages = AsyncIterator[Any]
+"""What a server says: WatchResponse, or None for what could not be decoded."""
+OpenStream = Callable[[str, str], AbstractAsyncContextManager[Messages]]
 
 
 class _Ended:
@@ -78,7 +91,8 @@ class Reconnect:
 
     def __init__(self, servers: Sequence[str], jitter: Callable[[], float] = random.random) -> None:
         """`jitter` gives numbers from 0 to below 1."""
-        self._servers = Servers(servers)
+        self._order = sorted(servers, key=is_http)
+        self._servers = Servers(self._order)
         self._jitter = jitter
         self._pause = FIRST_PAUSE_SECONDS
 
@@ -86,6 +100,15 @@ class Reconnect:
     def server(self) -> str:
         """Where to connect."""
         return self._servers.current
+
+    @property
+    def makes_do(self) -> bool:
+        """Whether the server is polled although one of the list can be watched."""
+        return is_http(self.server) and not is_http(self._order[0])
+
+    def begin_again(self) -> None:
+        """Goes back to the first server."""
+        self._servers = Servers(self._order)
 
     def heard(self) -> None:
         """A message came."""
@@ -118,13 +141,13 @@ class Watch(Generic[F]):
     def __init__(
         self,
         fold: F,
-        open_stream: Callable[["PoolDiscoveryServiceAsyncStub", str], Any],
+        open_stream: "OpenStream",
         servers: Sequence[str],
         *,
         idle_seconds: int,
         timer: Timer | None,
     ) -> None:
-        """`open_stream` calls the server, with a position to continue from."""
+        """`open_stream` calls a server, with a position to continue from."""
         self._fold = fold
         self._open_stream = open_stream
         self._reconnect = Reconnect(servers)
@@ -157,10 +180,7 @@ class Watch(Generic[F]):
             error: CallFailed | None = None
             self._first_message_at = None
             try:
-                async with (
-                    open_channel(server) as channel,
-                    aclosing(self._stream(server, channel)) as states,
-                ):
+                async with aclosing(self._stream(server)) as states:
                     async for state in states:
                         yield state
             except CallFailed as failure:
@@ -169,18 +189,16 @@ class Watch(Generic[F]):
             if error is not None:
                 self._reconsider_position(error)
                 yield self._state(None, Connection(server, connected=False, last_error=error))
+            elif self._reconnect.makes_do:
+                self._reconnect.begin_again()
             await self._timer.sleep(pause)
 
-    async def _stream(
-        self, server: str, channel: grpc.aio.Channel
-    ) -> AsyncGenerator[WatchState[F], None]:
+    async def _stream(self, server: str) -> AsyncGenerator[WatchState[F], None]:
         """The states of one stream, until it ends. Raises CallFailed."""
         self._fold.begin_stream()
-        call = self._open_stream(open_stub(channel), self._fold.position)
-        messages = aiter(call)
         info: pb.ServerInfo | None = None
         limit = FIRST_MESSAGE_SECONDS
-        try:
+        async with self._open_stream(server, self._fold.position) as messages:
             while (message := await self._next(server, messages, limit)) is not None:
                 self._reconnect.heard()
                 begins = self._first_message_at is None
@@ -194,12 +212,10 @@ class Watch(Generic[F]):
                 if begins or update is not None:
                     connection = Connection(server, True, info, self._last_error)
                     yield self._state(update, connection)
-        finally:
-            call.cancel()
+                if self._reconnect.makes_do and self._lasted() >= LONGEST_POLLING_SECONDS:
+                    return
 
-    async def _next(
-        self, server: str, messages: AsyncIterator[WatchResponse | None], limit: float
-    ) -> WatchResponse | None:
+    async def _next(self, server: str, messages: Messages, limit: float) -> WatchResponse | None:
         """The next message; None at a good end. Raises CallFailed, also after `limit` seconds."""
         try:
             message = await within(self._timer, limit, answer(server, anext(messages, _Ended())))
@@ -208,7 +224,7 @@ class Watch(Generic[F]):
             raise CallFailed(server, grpc.StatusCode.DEADLINE_EXCEEDED, silent) from None
         if isinstance(message, _Ended):
             return None
-        if message is None:
+        if not isinstance(message, WatchResponse):
             raise CallFailed(server, grpc.StatusCode.INTERNAL, "a message could not be decoded")
         return message
 
@@ -226,26 +242,34 @@ class Watch(Generic[F]):
         return WatchState(self._fold, update, connection)
 
 
-def watch_pools(
+def watch_pools(  # noqa: PLR0913 - all but the first have a good default
     servers: Sequence[str],
     *,
     wanted: pb.PoolFilter | None = None,
     fold: PoolFold | None = None,
     idle_seconds: int = DEFAULT_IDLE_SECONDS,
+    poll_seconds: int = DEFAULT_POLL_SECONDS,
     timer: Timer | None = None,
 ) -> Watch[PoolFold]:
     """Follows the pools that match `wanted`, or all of them.
 
-    `servers` are gRPC targets, the first one preferred. `fold` is where to go on
-    from: what it lists is kept as the rules of the protocol say, so it must have
-    been filled with the same filter. `idle_seconds`, 1 to 25, is how long a
-    stream may be quiet; after three times that it is given up.
+    `servers` are gRPC targets, the first one preferred, and URLs of servers that
+    can only be polled, each `poll_seconds`. `fold` is where to go on from: what
+    it lists is kept as the rules of the protocol say, so it must have been filled
+    with the same filter. `idle_seconds`, 1 to 25, is how long a stream may be
+    quiet; after three times that it is given up.
     """
+    timer = timer or SystemTimer()
 
-    def stream(stub: "PoolDiscoveryServiceAsyncStub", position: str) -> Any:
+    def call(stub: "PoolDiscoveryServiceAsyncStub", position: str) -> Any:
         return stub.WatchPools(
             pb.WatchPoolsRequest(filter=wanted, position=position, idle_interval_secs=idle_seconds)
         )
+
+    def stream(server: str, position: str) -> AbstractAsyncContextManager[Messages]:
+        if is_http(server):
+            return aclosing(polled(server, wanted=wanted, every=poll_seconds, timer=timer))
+        return _streamed(server, call, position)
 
     return Watch(fold or PoolFold(), stream, servers, idle_seconds=idle_seconds, timer=timer)
 
@@ -257,11 +281,27 @@ def watch_routers(
     idle_seconds: int = DEFAULT_IDLE_SECONDS,
     timer: Timer | None = None,
 ) -> Watch[RouterFold]:
-    """Follows the routers; everything is as in `watch_pools`."""
+    """Follows the routers, over gRPC only; everything else is as in `watch_pools`."""
 
-    def stream(stub: "PoolDiscoveryServiceAsyncStub", position: str) -> Any:
+    def call(stub: "PoolDiscoveryServiceAsyncStub", position: str) -> Any:
         return stub.WatchRouters(
             pb.WatchRoutersRequest(position=position, idle_interval_secs=idle_seconds)
         )
 
+    def stream(server: str, position: str) -> AbstractAsyncContextManager[Messages]:
+        return _streamed(server, call, position)
+
     return Watch(fold or RouterFold(), stream, servers, idle_seconds=idle_seconds, timer=timer)
+
+
+@asynccontextmanager
+async def _streamed(
+    server: str, call: Callable[["PoolDiscoveryServiceAsyncStub", str], Any], position: str
+) -> AsyncGenerator[Messages, None]:
+    """The messages of one call, over a connection of its own."""
+    async with open_channel(server) as channel:
+        stream = call(open_stub(channel), position)
+        try:
+            yield aiter(stream)
+        finally:
+            stream.cancel()

@@ -1,0 +1,181 @@
+"""Following pools where only HTTP is reachable: `GET /pools`, again and again.
+
+What comes is told as the messages of a watch, so that one fold serves both: a
+list is a snapshot, and one that has not changed (304) an idle message. There is
+no position, and the process that answers is not known.
+
+Nothing that a server answers is trusted: bodies are bounded, and whatever is not
+a list of pools is a failed call.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import aiohttp
+import grpc
+from google.protobuf import json_format
+
+from global_discovery.client.errors import CallFailed
+from global_discovery.client.http_answer import TooLarge, read_bounded
+from global_discovery.client.timing import Timer
+from global_discovery.v1 import pool_discovery_pb2 as pb
+from global_discovery.v1 import pool_pb2
+
+CALL_SECONDS = 10.0
+MAX_BODY_BYTES = 64 * 1024 * 1024
+MAX_INLINE_BYTES = 64 * 1024
+"""A longer body is read in a thread."""
+ASSUMED_BOUND_SECONDS = 1.0
+_OK, _NOT_MODIFIED, _BAD_REQUEST, _SERVER_ERROR = 200, 304, 400, 500
+_MOMENTARY = {429, 502, 503, 504}
+_KEY = ("cluster_id", "namespace", "dgd_name")
+
+
+def is_http(server: str) -> bool:
+    """Whether a server is a URL to poll, and not a gRPC target."""
+    return server.lower().startswith(("http://", "https://"))
+
+
+async def polled(
+    server: str, *, wanted: pb.PoolFilter | None, every: int, timer: Timer
+) -> AsyncGenerator[pb.WatchPoolsResponse, None]:
+    """The messages of a watch that polls, without end. Raises CallFailed.
+
+    The first one comes with the first good answer. `every` is in seconds, at least 1.
+    """
+    every = max(1, every)
+    url = server.rstrip("/") + "/pools"
+    tag, mark = "", pool_pb2.Mark()
+    begun = False
+    limits = aiohttp.ClientTimeout(total=CALL_SECONDS)
+    async with aiohttp.ClientSession(
+        timeout=limits, cookie_jar=aiohttp.DummyCookieJar()
+    ) as session:
+        while True:
+            headers = {"If-None-Match": tag} if tag else {}
+            status, tag_now, body = await _get(session, server, url, _query(wanted), headers)
+            if not begun:
+                begun = True
+                yield pb.WatchPoolsResponse(server=pb.ServerInfo(idle_interval_secs=every))
+            if status == _NOT_MODIFIED:
+                yield pb.WatchPoolsResponse(idle=pb.Idle(), mark=mark)
+            else:
+                snapshot, mark = await _read(server, body)
+                tag = tag_now
+                yield pb.WatchPoolsResponse(snapshot=snapshot, mark=mark)
+            await timer.sleep(every)
+
+
+async def _get(
+    session: aiohttp.ClientSession,
+    server: str,
+    url: str,
+    query: list[tuple[str, str]],
+    headers: dict[str, str],
+) -> tuple[int, str, bytes]:
+    """Status, tag and body of a good answer."""
+    try:
+        async with session.get(
+            url, params=query, headers=headers, allow_redirects=False
+        ) as response:
+            status = response.status
+            if status == _NOT_MODIFIED and headers:
+                return status, "", b""
+            if status == _OK:
+                body = await read_bounded(response, MAX_BODY_BYTES)
+                return status, response.headers.get("ETag", ""), body
+    except TimeoutError as error:
+        code = grpc.StatusCode.DEADLINE_EXCEEDED
+        raise CallFailed(server, code, f"no answer within {CALL_SECONDS:g} s") from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise CallFailed(server, grpc.StatusCode.UNAVAILABLE, str(error)) from error
+    except TooLarge as error:
+        raise CallFailed(server, grpc.StatusCode.INTERNAL, str(error)) from error
+    except ValueError as error:
+        raise CallFailed(server, grpc.StatusCode.INVALID_ARGUMENT, str(error)) from error
+    raise _refusal(server, status)
+
+
+def _refusal(server: str, status: int) -> CallFailed:
+    code = grpc.StatusCode.INTERNAL
+    if status in _MOMENTARY:
+        code = grpc.StatusCode.UNAVAILABLE
+    elif _BAD_REQUEST <= status < _SERVER_ERROR:
+        code = grpc.StatusCode.INVALID_ARGUMENT
+    return CallFailed(server, code, f"it answered HTTP {status}")
+
+
+async def _read(server: str, body: bytes) -> tuple[pb.PoolSnapshot, pool_pb2.Mark]:
+    try:
+        if len(body) <= MAX_INLINE_BYTES:
+            return read_list(body)
+        return await asyncio.to_thread(read_list, body)
+    except (ValueError, RecursionError) as error:
+        what = "the answer is not a list of pools"
+        raise CallFailed(server, grpc.StatusCode.INTERNAL, what) from error
+
+
+def read_list(body: bytes) -> tuple[pb.PoolSnapshot, pool_pb2.Mark]:
+    """The pools and the mark of an answer. Raises ValueError or RecursionError.
+
+    An answer that does not say whether it is complete comes from a server that
+    does not know; it counts as estimated.
+    """
+    told = json.loads(body)
+    if not isinstance(told, dict) or not isinstance(told.get("pools"), list):
+        raise ValueError("no object with pools")  # noqa: TRY004 - every garbage is one error
+    snapshot = pb.PoolSnapshot(pools=[_pool(each) for each in told["pools"]])
+    exact = told.get("complete") is True
+    mark = pool_pb2.Mark(
+        completeness=pool_pb2.COMPLETENESS_EXACT if exact else pool_pb2.COMPLETENESS_ESTIMATED,
+        reasons=map(pool_pb2.EstimatedReason.Value, _reasons(told.get("reasons"))),
+        bound_secs=_seconds(told.get("bound_secs"), ASSUMED_BOUND_SECONDS),
+    )
+    if told.get("slices_bound_secs") is not None:
+        mark.slices_bound_secs = _seconds(told["slices_bound_secs"], ASSUMED_BOUND_SECONDS)
+    return snapshot, mark
+
+
+def _pool(told: Any) -> pool_pb2.Pool:
+    if not isinstance(told, dict):
+        raise ValueError("a pool that is no object")  # noqa: TRY004 - every garbage is one error
+    if not all(isinstance(told.get(name), str) and told[name] for name in (*_KEY, "model")):
+        raise ValueError("a pool without key or model")
+    if not isinstance(told.get("location"), dict | None):
+        raise ValueError("a pool whose location is no object")  # noqa: TRY004 - as above
+    content = {name: value for name, value in told.items() if name not in (*_KEY, "key")}
+    content["key"] = {name: told[name] for name in _KEY}
+    try:
+        return json_format.ParseDict(content, pool_pb2.Pool(), ignore_unknown_fields=True)
+    except (json_format.Error, TypeError, AttributeError) as error:
+        raise ValueError("a pool with a wrong value") from error
+
+
+def _reasons(told: Any) -> list[str]:
+    """Those that are known here; others change nothing about what to do."""
+    known = pool_pb2.EstimatedReason.keys()
+    names = [f"ESTIMATED_REASON_{each}" for each in told] if isinstance(told, list) else []
+    return [name for name in names if name in known]
+
+
+def _seconds(told: Any, otherwise: float) -> float:
+    if isinstance(told, bool) or not isinstance(told, int | float):
+        return otherwise
+    try:
+        return float(told)
+    except OverflowError as error:
+        raise ValueError("a number that is too large") from error
+
+
+def _query(wanted: pb.PoolFilter | None) -> list[tuple[str, str]]:
+    if wanted is None:
+        return []
+    pairs = (
+        ("model", wanted.models),
+        ("region", wanted.regions),
+        ("cluster_id", wanted.cluster_ids),
+        ("namespace", wanted.namespaces),
+    )
+    return [(name, value) for name, values in pairs for value in values]

@@ -1,0 +1,85 @@
+"""The two calls of a heartbeat, over whichever wire its server speaks.
+
+A server is a gRPC target such as `discovery.example:50051`, or a URL, `http://`
+or `https://`, of one that speaks REST. What either answers is looked at before it
+is believed: an answer that grants no usable lease is a failed call.
+"""
+
+from typing import TYPE_CHECKING, Protocol
+
+import grpc
+
+from global_discovery.client.errors import CallFailed, answer
+from global_discovery.client.rest_registration import RestRegistrationCalls
+from global_discovery.client.servers import open_channel, open_stub
+from global_discovery.client.timing import Timer
+from global_discovery.domain import frontend_url
+from global_discovery.v1 import pool_discovery_pb2 as pb
+
+if TYPE_CHECKING:
+    from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceAsyncStub
+
+
+class RegistrationCalls(Protocol):
+    """One server, over connections of its own."""
+
+    async def register(
+        self, request: pb.RegisterPoolRequest, seconds: float
+    ) -> pb.RegisterPoolResponse:
+        """Registers or renews; raises CallFailed, also after `seconds`."""
+        ...
+
+    async def deregister(self, request: pb.DeregisterPoolRequest, seconds: float) -> None:
+        """Withdraws; raises CallFailed, with UNIMPLEMENTED where nothing can be withdrawn."""
+        ...
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        ...
+
+
+def open_calls(server: str, timer: Timer) -> RegistrationCalls:
+    """The calls to `server`, which are to be closed."""
+    if speaks_rest(server):
+        return RestRegistrationCalls(server, timer)
+    return _GrpcRegistrationCalls(server)
+
+
+def speaks_rest(server: str) -> bool:
+    """Whether a server is given as a URL."""
+    return server.partition("://")[0].lower() in {"http", "https"}
+
+
+def checked_server(server: str) -> str:
+    """A server as it is called; raises ValueError for a URL that cannot be one."""
+    if not speaks_rest(server):
+        return server
+    try:
+        return frontend_url.normalize(server)
+    except frontend_url.BadUrl as problem:
+        raise ValueError(f"the server {server!a} {problem}") from None
+
+
+class _GrpcRegistrationCalls:
+    """Over gRPC, in plain text."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._channel = open_channel(server)
+        self._stub: PoolDiscoveryServiceAsyncStub = open_stub(self._channel)
+
+    async def register(
+        self, request: pb.RegisterPoolRequest, seconds: float
+    ) -> pb.RegisterPoolResponse:
+        response = await answer(self._server, self._stub.RegisterPool(request, timeout=seconds))
+        lease, interval = response.lease_duration_secs, response.heartbeat_interval_secs
+        if not 1 <= interval <= lease:
+            told = f"granted a lease of {lease} s with a heartbeat every {interval} s"
+            raise CallFailed(self._server, grpc.StatusCode.INTERNAL, told)
+        return response
+
+    async def deregister(self, request: pb.DeregisterPoolRequest, seconds: float) -> None:
+        await answer(self._server, self._stub.DeregisterPool(request, timeout=seconds))
+
+    async def close(self) -> None:
+        await self._channel.close()

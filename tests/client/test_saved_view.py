@@ -1,0 +1,238 @@
+"""The file of a saved view: whole, checked, and never a reason to fail."""
+
+import asyncio
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from global_discovery.client import saved_view
+from global_discovery.client.carrying import KnownPool
+from global_discovery.client.saved_view import (
+    SavedView,
+    UnusableFile,
+    decode,
+    encode,
+    in_thread,
+    read_view,
+    write_view,
+)
+from global_discovery.client.view_saver import WAIT_SECONDS, ViewSaver
+from global_discovery.v1 import pool_pb2
+from support.timer import MovedTimer
+
+
+def known(name: str, told_at: float = 1.0) -> KnownPool:
+    key = pool_pb2.PoolKey(cluster_id="c", namespace="n", dgd_name=name)
+    return KnownPool(pool_pb2.Pool(key=key, model="m"), told_at + 1, told_at, "process")
+
+
+VIEW = SavedView(1e9, (known("a"), known("b", 2.5)))
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "view"
+    write_view(path, VIEW)
+    assert read_view(path) == VIEW
+    assert [each.name for each in tmp_path.iterdir()] == ["view"]
+
+
+def test_an_empty_view_is_knowledge_too() -> None:
+    assert decode(encode(SavedView(1.0, ()))) == SavedView(1.0, ())
+
+
+def test_no_file_is_no_view_and_no_error(tmp_path: Path) -> None:
+    assert read_view(tmp_path / "none") is None
+
+
+@given(st.data())
+def test_a_file_with_any_part_missing_or_changed_is_refused(data: st.DataObject) -> None:
+    content = encode(VIEW)
+    at = data.draw(st.integers(0, len(content) - 1))
+    if data.draw(st.booleans()):
+        broken = content[:at]
+    else:
+        bit = data.draw(st.integers(0, 7))
+        broken = content[:at] + bytes([content[at] ^ 1 << bit]) + content[at + 1 :]
+    with pytest.raises(UnusableFile):
+        decode(broken)
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_refused(content: bytes) -> None:
+    with pytest.raises(UnusableFile):
+        decode(content)
+
+
+def with_meta(meta: object) -> bytes:
+    """A file whose digest is right and whose second line says something else."""
+    rest = json.dumps(meta).encode() + b"\n"
+    return b"global-discovery-pools 1 %b\n%b" % (saved_view._digest(rest), rest)
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        [],
+        {},
+        {"saved_at": 1, "known": [[1, 2, "x"]]},
+        {"saved_at": "soon", "known": []},
+        {"saved_at": 1, "known": 3},
+    ],
+)
+def test_a_whole_file_that_makes_no_sense_is_refused(meta: object) -> None:
+    with pytest.raises(UnusableFile, match="no sense"):
+        decode(with_meta(meta))
+
+
+def test_a_time_that_is_none_is_refused() -> None:
+    with pytest.raises(UnusableFile, match="no sense"):
+        decode(encode(SavedView(1.0, (known("a", float("nan")),))))
+
+
+def test_a_file_of_a_newer_release_is_named_as_such() -> None:
+    with pytest.raises(UnusableFile, match="another release"):
+        decode(encode(VIEW).replace(b" 1 ", b" 2 ", 1))
+
+
+def test_what_is_no_regular_file_is_refused_without_waiting_for_it(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path, Path("/dev/zero")):
+        with pytest.raises(UnusableFile):
+            read_view(path)
+
+
+def test_a_file_that_is_too_long_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saved_view, "MAX_BYTES", 10)
+    write_view(tmp_path / "view", VIEW)
+    with pytest.raises(UnusableFile, match="too long"):
+        read_view(tmp_path / "view")
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "view"
+    write_view(path, VIEW)
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_view(path, SavedView(2e9, ()))
+    assert read_view(path) == VIEW
+    assert [each.name for each in tmp_path.iterdir()] == ["view"]
+
+
+def test_a_file_is_in_place_only_after_its_content_was_forced_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = []
+    real_sync, real_replace = os.fsync, Path.replace
+
+    def sync(descriptor: int) -> None:
+        order.append("sync")
+        real_sync(descriptor)
+
+    def replace(self: Path, target: Path) -> Path:
+        order.append("replace")
+        return real_replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(Path, "replace", replace)
+    write_view(tmp_path / "view", VIEW)
+    assert order == ["sync", "replace", "sync"]
+
+
+async def test_a_disk_that_hangs_is_given_up_and_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on, timer = threading.Event(), MovedTimer()
+    said: list[str] = []
+
+    def hang(_: Path) -> None:
+        goes_on.wait(60)
+
+    monkeypatch.setattr("global_discovery.client.view_saver.read_view", hang)
+    saver = ViewSaver(tmp_path / "view", timer=timer, wall=lambda: 1e9, log=said.append)
+    restoring = asyncio.create_task(saver.restore())
+    await timer.slept_for(WAIT_SECONDS)
+    timer.advance(WAIT_SECONDS)
+    assert await restoring == ()
+    assert "did not answer" in saver.state.error
+    goes_on.set()
+
+
+@pytest.mark.parametrize("name", ["a\0b", ".", "x" * 300])
+async def test_a_path_that_can_be_no_file_is_reported_and_no_exception(
+    tmp_path: Path, name: str
+) -> None:
+    said: list[str] = []
+    saver = ViewSaver(tmp_path / name, timer=MovedTimer(), wall=lambda: 1e9, log=said.append)
+    assert await saver.restore() == ()
+    await saver.save(VIEW.known, 1)
+    assert saver.state.error
+    assert said
+
+
+async def test_the_same_trouble_is_logged_once_and_a_success_ends_it(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    said: list[str] = []
+    saver = ViewSaver(folder / "view", timer=MovedTimer(), wall=lambda: 1e9, log=said.append)
+    for version in range(3):
+        await saver.save(VIEW.known, version)
+    assert len(said) == 1
+    folder.mkdir()
+    await saver.save(VIEW.known, 4)
+    assert (saver.state.error, saver.state.saved_at) == ("", 1e9)
+
+
+async def test_an_older_write_that_still_hangs_does_not_mix_with_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on, begun = threading.Event(), threading.Event()
+    real_sync = os.fsync
+
+    def slow(descriptor: int) -> None:
+        begun.set()
+        goes_on.wait(60)
+        real_sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    path = tmp_path / "view"
+    saver = ViewSaver(path, timer=MovedTimer(), wall=lambda: 1e9)
+    first = asyncio.create_task(saver.save(VIEW.known, 1))
+    await asyncio.to_thread(begun.wait, 30)
+    assert saver._writing.locked()
+    first.cancel()
+    second = asyncio.create_task(saver.save((known("newer"),), 2))
+    await asyncio.sleep(0)
+    goes_on.set()
+    await second
+    view = read_view(path)
+    assert view is not None
+    assert [each.pool.key.dgd_name for each in view.known] == ["newer"]
+
+
+async def test_no_restored_time_lies_in_the_future_when_the_wall_clock_was_set_back(
+    tmp_path: Path,
+) -> None:
+    timer, path = MovedTimer(now=50.0), tmp_path / "view"
+    write_view(path, SavedView(1e9, (known("a", told_at=1e9),)))
+    (restored,) = await ViewSaver(path, timer=timer, wall=lambda: 1e9 - 3600).restore()
+    assert (restored.listed_until, restored.told_at) == (50, 50)
+    (restored,) = await ViewSaver(path, timer=timer, wall=lambda: 1e9 + 3600).restore()
+    assert (restored.listed_until, restored.told_at) == (50 - 3599, 50 - 3600)
+
+
+async def test_what_a_thread_raises_is_raised_where_it_is_awaited() -> None:
+    with pytest.raises(ZeroDivisionError):
+        await in_thread(lambda: 1 / 0)

@@ -1,0 +1,93 @@
+"""How `global-discovery relay` is called wrongly: exit status 2, and one sentence."""
+
+import re
+
+import pytest
+
+from support.client_process import ran
+
+GOOD = {
+    "--cluster-id": "c1",
+    "--pool": "ns/qwen",
+    "--region": "eu",
+    "--frontend": "http://127.0.0.1:1",
+}
+
+
+def flags(*more: str, without: str = "", **changed: str) -> list[str]:
+    """The flags of a proper call, with one left out or changed, and more."""
+    told = {name: value for name, value in GOOD.items() if name != without}
+    told |= {f"--{name.replace('_', '-')}": value for name, value in changed.items()}
+    return ["relay", *(part for pair in told.items() for part in pair), *more]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (flags(without="--region"), "--region"),
+        (flags(region=""), "--region"),
+        (flags(region=" eu"), "--region"),
+        (flags(without="--pool"), "--pool"),
+        (flags(pool="qwen"), "--pool"),
+        (flags(pool="a/b/c"), "--pool"),
+        (flags(pool="/b"), "--pool"),
+        (flags(pool="a/.."), "--pool"),
+        (flags(without="--cluster-id"), "--cluster-id"),
+        (flags(cluster_id=""), "--cluster-id"),
+        (flags(cluster_id="a/b"), "--cluster-id"),
+        (flags(without="--frontend"), "--openai-url"),
+        (flags(frontend="ftp://h"), "--frontend"),
+        (flags(frontend="h:8000"), "--frontend"),
+        (flags(frontend="http://"), "--frontend"),
+        (flags(frontend="http://u:p@h"), "--frontend"),
+        (flags("--routing-pool-frontends", "http://a,ftp://b"), "--routing-pool-frontends"),
+        (flags("--routing-pool-frontends", "http://a,,"), "--routing-pool-frontends"),
+        (flags("--openai-url", "nowhere"), "--openai-url"),
+        (flags("--health-url", "nowhere"), "--health-url"),
+        (flags("--model", ""), "--model"),
+        (flags("--model", "x" * 1025), "--model"),
+        (flags("--capability", ""), "--capability"),
+        (flags("--capacity", "H100"), "--capacity"),
+        (flags("--capacity", "H100=0"), "--capacity"),
+        (flags("--relay-id", "ü"), "--relay-id"),
+        (flags("--relay-id", "x" * 129), "--relay-id"),
+        (flags("--server", "nowhere"), "--server"),
+        (flags("--server", "ftp://h"), "--server"),
+        (flags("--server", "http://h?q"), "--server"),
+        (flags("--listen", "8082"), "--listen"),
+        (flags("--nonsense"), "--nonsense"),
+    ],
+    ids=lambda value: " ".join(value)[-60:] if isinstance(value, list) else value,
+)
+async def test_a_wrong_flag_is_refused_with_a_sentence_that_names_it(
+    arguments: list[str], named: str
+) -> None:
+    result = await ran(*arguments)
+    assert (result.status, result.out) == (2, "")
+    assert named in result.err
+    assert result.err.startswith("global-discovery")
+    assert len(result.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "named"),
+    [
+        ("DYN_CLUSTER_ID", "", "DYN_CLUSTER_ID"),
+        ("DYN_CLUSTER_ID", "a/b", "--cluster-id"),
+        ("GLOBAL_DISCOVERY_SERVER", "nowhere", "GLOBAL_DISCOVERY_SERVER"),
+        ("POD_UID", "ü", "--relay-id"),
+    ],
+)
+async def test_a_wrong_variable_is_refused_too(variable: str, value: str, named: str) -> None:
+    variables = {"DYN_CLUSTER_ID": "c1"} | {variable: value}
+    result = await ran(*flags(without="--cluster-id"), **variables)
+    assert (result.status, result.out) == (2, "")
+    assert named in result.err
+    assert len(result.err.splitlines()) == 1
+
+
+async def test_help_names_every_flag_of_upstream() -> None:
+    result = await ran("relay", "--help")
+    assert result.status == 0
+    shown = set(re.findall(r"--[a-z-]+", result.out))
+    assert {"--routing-pool", "--routing-pool-region", "--routing-pool-frontends"} <= shown
