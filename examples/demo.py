@@ -10,6 +10,7 @@ Ctrl-C; with `--once` it ends after that.
 import argparse
 import json
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -38,13 +39,18 @@ class Part:
         self._name = name
         self._process = process
         self._lines: queue.Queue[str | None] = queue.Queue()
-        threading.Thread(target=self._show, daemon=True).start()
+        self._shower = threading.Thread(target=self._show, daemon=True)
+        self._shower.start()
 
     def _show(self) -> None:
         for line in self._process.stdout or ():
             print(f"{self._name:>7} | {line.rstrip()}", flush=True)
             self._lines.put(line)
         self._lines.put(None)
+
+    def all_shown(self) -> None:
+        """Waits until what it printed before its end is shown."""
+        self._shower.join(LONGEST_WAIT_SECONDS)
 
     def until(self, *texts: str) -> str:
         """The first line with all of these texts."""
@@ -61,13 +67,19 @@ class Part:
 def run(name: str, *arguments: str) -> Iterator[Part]:
     """Runs a command until the end of the block, which ends it with SIGTERM."""
     process = subprocess.Popen(  # noqa: S603 - our own command
-        [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [*COMMAND, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,  # Ctrl-C is for the demo, which then ends its parts in order
     )
+    part = Part(name, process)
     try:
-        yield Part(name, process)
+        yield part
     finally:
         process.terminate()
         process.wait()
+        part.all_shown()
 
 
 def say(text: str) -> None:
@@ -98,6 +110,7 @@ def main() -> None:
         address = f"127.0.0.1:{ready['grpc_port']}"
         say(f"gRPC on {address}, HTTP on 127.0.0.1:{ready['rest_port']}")
         router = parts.enter_context(run("router", "pools", "--watch", "--server", address))
+        router.until("snapshot")
         parts.enter_context(
             run(
                 "relay",
@@ -126,6 +139,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         main()
     except KeyboardInterrupt:

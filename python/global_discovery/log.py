@@ -3,21 +3,28 @@
 Every line is ASCII without control characters, whatever is in its values: nobody
 who chooses a name can end a line, begin another or move a terminal's cursor.
 What libraries log, and Python's warnings, come out the same way. A log that
-cannot be written is no reason to stop serving: such lines are lost.
+cannot be written, or that nobody reads, is no reason to stop serving: a thread
+writes it, and lines above `MAX_WAITING` are lost and counted.
 
 Texts of exceptions, host names and paths may stand in the log and nowhere else.
 """
 
+import atexit
 import contextlib
 import json
 import logging
+import os
+import queue
 import re
 import sys
+import threading
 from typing import Any, TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+MAX_WAITING = 10_000
+FINISH_SECONDS = 1.0
 _PLAIN = re.compile(r"[!#-<>-\[\]-~]+")
 _FIRST = ("timestamp", "level", "event")
 
@@ -26,7 +33,8 @@ def configure(log_format: str, *, level: str = "info", stream: TextIO | None = N
     """Sets up logging for the process.
 
     `log_format` is `json` or `console`; `level` is `debug`, `info`, `warning` or
-    `error`. Libraries are heard from `warning` up. `stream` is stderr by default.
+    `error`. Libraries are heard from `warning` up. Lines go to stderr, by a thread
+    of their own, or to `stream` at once.
     """
     least = logging.getLevelNamesMapping()[level.upper()]
     processors: list[Processor] = [
@@ -36,7 +44,7 @@ def configure(log_format: str, *, level: str = "info", stream: TextIO | None = N
         structlog.processors.format_exc_info,
         _as_json if log_format == "json" else _as_text,
     ]
-    lines = _Lines(sys.stderr if stream is None else stream)
+    lines = _stderr_lines() if stream is None else _Lines(stream)
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(least),
@@ -61,6 +69,54 @@ class _Lines:
             self._stream.flush()
 
     debug = info = warning = error = critical = msg
+
+
+class _WaitingLines:
+    """Hands lines to a thread that writes them to a file descriptor; never waits for it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._waiting: queue.Queue[str | threading.Event] = queue.Queue(MAX_WAITING)
+        self._lost = 0
+        threading.Thread(target=self._write_for_ever, name="log", daemon=True).start()
+        atexit.register(self._finish)
+
+    def msg(self, line: str) -> None:
+        try:
+            self._waiting.put_nowait(line)
+        except queue.Full:
+            self._lost += 1
+            return
+        if self._lost:
+            lost, self._lost = self._lost, 0
+            structlog.get_logger().warning("log_lines_lost", lines=lost)
+
+    debug = info = warning = error = critical = msg
+
+    def _write_for_ever(self) -> None:
+        while True:
+            line = self._waiting.get()
+            if isinstance(line, threading.Event):
+                line.set()
+                continue
+            data = (line + "\n").encode()
+            with contextlib.suppress(OSError):
+                while data:
+                    data = data[os.write(self._descriptor, data) :]
+
+    def _finish(self) -> None:
+        """Waits for the last lines, unless nobody reads them."""
+        written = threading.Event()
+        with contextlib.suppress(queue.Full):
+            self._waiting.put(written, timeout=FINISH_SECONDS)
+            written.wait(FINISH_SECONDS)
+
+
+def _stderr_lines() -> "_Lines | _WaitingLines":
+    try:
+        return _WaitingLines(sys.stderr.fileno())
+    except (AttributeError, OSError, ValueError):  # there is none, or it is no file
+        return _Lines(sys.stderr)
 
 
 def _as_json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:

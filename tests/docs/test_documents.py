@@ -20,6 +20,7 @@ NOT_ABOUT_STATE = {
     "failed",
     "internal_error",
     "library",
+    "log_lines_lost",
     "stopped",
     "unprotected",
 }

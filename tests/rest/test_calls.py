@@ -227,6 +227,13 @@ async def test_a_wrong_key_names_every_part(rest: RestUnderTest) -> None:
     assert (reply.status, reply.fields) == (422, ["cluster_id", "namespace", "dgd_name"])
 
 
+async def test_a_withdrawal_names_every_offending_field_at_once(rest: RestUnderTest) -> None:
+    path = "/pools/../n/%20?relay=z&relay_id=%C3%A9"
+    reply = await rest.call("DELETE", path, headers={"if-match": "x" * 99})
+    assert reply.status == 422
+    assert reply.fields == ["cluster_id", "dgd_name", "relay_id", "relay[0]", "lease_id"]
+
+
 async def test_a_withdrawn_lease_brings_nothing_back(rest: RestUnderTest) -> None:
     lease_id = await registered(rest)
     await rest.call("DELETE", KEY)

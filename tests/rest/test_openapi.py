@@ -1,6 +1,7 @@
 """The document describes what is served, and what is served is what it describes."""
 
 import asyncio
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,28 @@ async def test_every_part_is_described(document: dict[str, Any]) -> None:
                 assert parameter.get("description") or parameter["schema"]["description"]
             for response in operation["responses"].values():
                 assert "$ref" in response or response["description"]
+
+
+HTTP_DOC = Path(__file__).parents[2] / "docs" / "http.md"
+
+
+@pytest.mark.parametrize("where", ["the document", "docs/http.md"])
+async def test_the_methods_that_are_said_to_be_refused_are_refused_so(
+    rest: RestUnderTest, document: dict[str, Any], where: str
+) -> None:
+    text = document["info"]["description"] if where == "the document" else HTTP_DOC.read_text()
+    known, _, rest_of_it = text.partition("A method that a path does not take")[2].partition(
+        "A word " if "A word " in text else "a word "
+    )
+    unknown = rest_of_it.partition("400")[0]
+    for sentence, status in ((known, 405), (unknown, 400)):
+        methods = set(re.findall(r"`([A-Za-z-]+)`", sentence)) - {"Allow"}
+        assert len(methods) >= 3
+        for method in methods:
+            request = f"{method} /pools HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+            [reply] = await rest.send(request.encode())
+            assert reply.status == status, method
+            assert reply.headers["connection"] == "close"
 
 
 async def test_a_stranger_who_reads_only_the_document_finds_no_contradiction(

@@ -71,6 +71,8 @@ async def test_a_dead_task_is_no_life(rest: RestUnderTest) -> None:
     ended.set()
     await task
     assert await statuses(rest) == [503, 200, 200]
+    reply = await rest.call("GET", "/livez")
+    assert (reply.json["code"], reply.headers["retry-after"]) == ("DEAD", "1")
 
 
 async def _until(event: asyncio.Event) -> None:

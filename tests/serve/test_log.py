@@ -44,7 +44,7 @@ def only_ours(logger: logging.Logger) -> logging.Logger:
     """A library's logger that skips pytest, which could not pass a lone surrogate on."""
     root = logging.getLogger()
     ours = [handler for handler in root.handlers if type(handler).__module__ == log.__name__]
-    unseen = logging.Logger(logger.name)
+    unseen = logging.Logger(logger.name)  # noqa: LOG001 - one without the root above it
     unseen.handlers = ours
     return unseen
 

@@ -67,7 +67,7 @@ class Events:
     def of(self, state: WatchState[Any]) -> Iterator[Event]:
         """The events of one state, in order."""
         connection, update, fold = state.connection, state.update, state.fold
-        if not connection.connected or self._lost:
+        if connection.connected is self._lost:
             yield Connected(connection)
         self._lost = not connection.connected
         if update is None:

@@ -5,6 +5,7 @@ program and its help work with nothing but the client library installed.
 """
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 
@@ -52,11 +53,13 @@ def make_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; the exit status (see `ending`). Wrong usage raises SystemExit(2)."""
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # text files
+        if isinstance(stream, io.TextIOWrapper):  # a process may be started without them
+            stream.reconfigure(errors="backslashreplace")
     try:
         args = make_parser().parse_args(argv)
         status = _RUN[args.command](args)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except Misused as misuse:
         return _say(f"{misuse}", MISUSED)
     except (Failed, CallFailed) as failure:
@@ -70,7 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _say(sentence: str, status: int) -> int:
-    sys.stderr.write(f"global-discovery: {sentence}\n")
+    if sys.stderr is not None:
+        sys.stderr.write(f"global-discovery: {sentence}\n")
     return status
 
 

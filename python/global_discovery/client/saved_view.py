@@ -66,7 +66,7 @@ def write_view(path: Path, view: SavedView) -> None:
 def read_view(path: Path) -> SavedView | None:
     """What the file holds; None when there is none. Raises UnusableFile."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise UnusableFile("it is not a regular file")

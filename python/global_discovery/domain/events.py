@@ -42,6 +42,8 @@ class Event(Enum):
     """Most pools missed their heartbeats together; lapses are `unlisted` for two leases."""
     MASS_LAPSE_ENDED = "mass_lapse_ended"
     """The two leases are over."""
+    SLOW_WATCHER_ENDED = "slow_watcher_ended"
+    """A watcher did not read its stream for too long."""
     MARK_CHANGED = "mark_changed"
     """The mark of a view, or its reasons, changed."""
     NO_ROUTERS = "no_routers_configured"

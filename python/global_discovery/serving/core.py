@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from global_discovery import __version__
 from global_discovery.domain.clock import Clock, SystemClock
@@ -16,9 +17,16 @@ from global_discovery.sources.registrar import Registrar
 from global_discovery.sources.registrations import Registrations
 from global_discovery.sources.routers import ConfiguredRouters
 from global_discovery.storage.store import RegistrationStore
-from global_discovery.view.fanout import DEFAULT_WRITE_SECONDS, STREAM_AGE_SECONDS, FanOut
+from global_discovery.view.fanout import (
+    DEFAULT_WRITE_SECONDS,
+    STREAM_AGE_SECONDS,
+    Encoder,
+    FanOut,
+)
 from global_discovery.view.pages import Pages
-from global_discovery.view.view import View
+from global_discovery.view.view import Keyed, View
+
+T = TypeVar("T", bound=Keyed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +76,31 @@ class Core:
         )
         if not settings.routers:
             report(Event.NO_ROUTERS)
-        limits = {"write_seconds": settings.slow_watcher_seconds}
-        self.pool_watchers = FanOut(
-            self.pools, wire.POOLS, stream_age=settings.stream_age, loop=loop, **limits
-        )
-        self.router_watchers = FanOut(
-            self.routers, wire.ROUTERS, stream_age=settings.stream_age, loop=loop, **limits
-        )
+        self.pool_watchers = self._fan_out("pools", self.pools, wire.POOLS, report, loop)
+        self.router_watchers = self._fan_out("routers", self.routers, wire.ROUTERS, report, loop)
         self.pool_pages = Pages(
             self.pools, clock=self.clock, size_of=lambda entry: len(wire.pool_field(entry))
         )
         self.router_pages = Pages(
             self.routers, clock=self.clock, size_of=lambda entry: len(wire.router_field(entry))
+        )
+
+    def _fan_out(
+        self,
+        name: str,
+        view: View[T],
+        encoder: Encoder[T],
+        report: Report,
+        loop: asyncio.AbstractEventLoop | None,
+    ) -> FanOut[T]:
+        seconds = self.settings.slow_watcher_seconds
+        return FanOut(
+            view,
+            encoder,
+            write_seconds=seconds,
+            stream_age=self.settings.stream_age,
+            ended_slow=lambda: report(Event.SLOW_WATCHER_ENDED, view=name, seconds=seconds),
+            loop=loop,
         )
 
     def tick(self) -> bool:

@@ -17,6 +17,7 @@ _WARNINGS = {
     Event.POOLS_LAPSED,
     Event.ALL_SHARES_WITHDRAWN,
     Event.STORE_NOT_CLOSED,
+    Event.SLOW_WATCHER_ENDED,
 }
 
 

@@ -120,6 +120,7 @@ class Watcher(Generic[T]):
         "_feed",
         "_forget",
         "_future",
+        "_gave_up",
         "_idle_seconds",
         "_loop",
         "_mark",
@@ -143,6 +144,7 @@ class Watcher(Generic[T]):
         age_seconds: float,
         counters: FanOutCounters,
         forget: Callable[["Watcher[T]"], None],
+        gave_up: Callable[[], None],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         """For the current task; `sequence` is where it continues, if anywhere."""
@@ -155,6 +157,7 @@ class Watcher(Generic[T]):
         self._write_seconds = write_seconds
         self._counters = counters
         self._forget = forget
+        self._gave_up = gave_up
         self._loop = loop
         self._future: asyncio.Future[Frames] | None = None
         self._failure: DiscoveryError | None = None
@@ -274,6 +277,7 @@ class Watcher(Generic[T]):
     def _give_up(self) -> None:
         self._counters.slow += 1
         self._failure = SlowWatcher(self._write_seconds)
+        self._gave_up()
         if self._task is not None:
             self._task.cancel()
 
@@ -281,21 +285,26 @@ class Watcher(Generic[T]):
 class FanOut(Generic[T]):
     """All watchers of one view."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what its streams are like, by keyword
         self,
         view: View[T],
         encoder: Encoder[T],
         *,
         write_seconds: float = DEFAULT_WRITE_SECONDS,
         stream_age: tuple[float, float] = STREAM_AGE_SECONDS,
+        ended_slow: Callable[[], None] = lambda: None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """`stream_age` is the range from which each stream's longest life is drawn."""
+        """`stream_age` is the range from which each stream's longest life is drawn.
+
+        `ended_slow` is called for each watcher that is ended because it does not read.
+        """
         self.view = view
         self.counters = FanOutCounters()
         self._encoder = encoder
         self._write_seconds = write_seconds
         self._stream_age = stream_age
+        self._ended_slow = ended_slow
         self._loop = loop or asyncio.get_running_loop()
         self._feeds: dict[bytes, _Feed[T]] = {}
         self._watchers: dict[Watcher[T], _Feed[T]] = {}
@@ -334,6 +343,7 @@ class FanOut(Generic[T]):
             age_seconds=random.uniform(*self._stream_age),  # noqa: S311 - no secret
             counters=self.counters,
             forget=self._forget,
+            gave_up=self._ended_slow,
             loop=self._loop,
         )
         feed.watchers += 1

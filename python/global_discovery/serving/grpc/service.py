@@ -14,7 +14,7 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from global_discovery.domain import rules
-from global_discovery.domain.errors import DiscoveryError, InvalidInput, Violation
+from global_discovery.domain.errors import DiscoveryError, InvalidInput, Violation, together
 from global_discovery.domain.lease import Heartbeat, Withdrawal
 from global_discovery.domain.pool import PoolKey, Registration
 from global_discovery.serving import wire
@@ -142,13 +142,17 @@ class PoolDiscovery:
         ).SerializeToString()
 
     async def _deregister_pool(self, request: pb.DeregisterPoolRequest, context: Context) -> bytes:
-        rules.check_caller_ids(relay_id=request.relay_id, lease_id=request.lease_id)
+        key, relays, _ = together(
+            lambda: _key(request.key),
+            lambda: rules.check_relays(request.relays),
+            lambda: rules.check_caller_ids(relay_id=request.relay_id, lease_id=request.lease_id),
+        )
         withdrawal = Withdrawal(
-            key=_key(request.key),
+            key=key,
             caller=self._caller(context),
             lease_ids=(request.lease_id,) if request.lease_id else (),
             relay_id=request.relay_id,
-            relays=rules.check_relays(request.relays),
+            relays=relays,
             all_shares=request.all_shares,
         )
         ended = await self._core.registrar.withdraw(withdrawal)
@@ -193,20 +197,25 @@ class PoolDiscovery:
     # -- streams -------------------------------------------------------------
 
     async def _watch_pools(self, request: pb.WatchPoolsRequest, context: Context) -> None:
-        wanted = _filter(request.filter)
-        await self._watch(self._core.pool_watchers, wanted, request, context)
+        await self._watch(
+            self._core.pool_watchers, lambda: _filter(request.filter), request, context
+        )
 
     async def _watch_routers(self, request: pb.WatchRoutersRequest, context: Context) -> None:
-        await self._watch(self._core.router_watchers, NoFilter(), request, context)
+        await self._watch(self._core.router_watchers, NoFilter, request, context)
 
     async def _watch(
         self,
         fanout: FanOut[Any],
-        wanted: Filter,
+        read_filter: Callable[[], Filter],
         request: pb.WatchPoolsRequest | pb.WatchRoutersRequest,
         context: Context,
     ) -> None:
-        idle_seconds = _idle_seconds(request.idle_interval_secs)
+        wanted, idle_seconds, _ = together(
+            read_filter,
+            lambda: _idle_seconds(request.idle_interval_secs),
+            lambda: _resume(fanout.view, request.position, NoFilter()),
+        )
         sequence = _resume(fanout.view, request.position, wanted)
         watcher = fanout.open(wanted, sequence, idle_seconds)
         try:

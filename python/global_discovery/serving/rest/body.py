@@ -8,10 +8,12 @@ import asyncio
 
 from aiohttp import web
 from aiohttp.http import HttpVersion11
+from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestPayloadError
 
 from global_discovery.serving.rest import problem
 from global_discovery.serving.rest.connection import CallerGone, Limits
+from global_discovery.serving.rest.deadline import let_in
 from global_discovery.serving.rest.problem import Problem
 from global_discovery.serving.rest.request_parts import is_json
 
@@ -26,26 +28,39 @@ async def read_json_body(request: web.BaseRequest, limits: Limits) -> bytes:
     if content.is_eof():
         return content.read_nowait()
     await _say_continue(request)
-    loop = asyncio.get_running_loop()
-    stall_seconds = limits.body_stall_seconds
-    end = loop.time() + limits.body_seconds
-    chunks: list[bytes] = []
-    room = MAX_BODY_BYTES
     try:
-        async with asyncio.timeout(stall_seconds) as stall:
-            while chunk := await content.readany():
-                room -= len(chunk)
-                if room < 0:
-                    raise _too_large()
-                chunks.append(chunk)
-                stall.reschedule(min(loop.time() + stall_seconds, end))
+        return await _read(content, limits)
     except TimeoutError:
         raise problem.too_slow("the body") from None
     except RequestPayloadError:
         raise problem.malformed("the body is not framed as HTTP has it", close=True) from None
     except OSError as error:
         raise CallerGone from error
-    return b"".join(chunks)
+
+
+async def _read(content: StreamReader, limits: Limits) -> bytes:
+    loop = asyncio.get_running_loop()
+    end = loop.time() + limits.body_seconds
+    chunks: list[bytes] = []
+    room = MAX_BODY_BYTES
+    while True:
+        deadline = min(loop.time() + limits.body_stall_seconds, end)
+        try:
+            async with asyncio.timeout_at(deadline):
+                chunk = await content.readany()
+        except TimeoutError:
+            # What we ourselves slept through is not the caller's.
+            end += loop.time() - deadline
+            await let_in()
+            chunk = content.read_nowait()
+            if not chunk and not content.is_eof():
+                raise
+        if not chunk:
+            return b"".join(chunks)
+        room -= len(chunk)
+        if room < 0:
+            raise _too_large()
+        chunks.append(chunk)
 
 
 def _check_headers(request: web.BaseRequest) -> None:

@@ -3,13 +3,15 @@
 aiohttp parses HTTP and keeps the connection. What it leaves open is closed here:
 headers that do not come to an end, a caller that does not read its answer,
 bytes that are no HTTP (answered with a problem document, without a line in the
-log), and an end of the process that waits for nobody but the calls under way.
+log), a caller that ends its own side after its last request and waits for the
+answer, and an end of the process that waits for nobody but the calls under way.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, cast
 
 from aiohttp import web
@@ -19,6 +21,7 @@ from aiohttp.web_protocol import RequestHandler, RequestPayloadError, _ErrInfo
 
 from global_discovery.serving.caller import peer_address
 from global_discovery.serving.rest import problem
+from global_discovery.serving.rest.deadline import TURNS, Deadline
 from global_discovery.serving.rest.problem import Problem
 
 
@@ -68,11 +71,14 @@ class Connection(RequestHandler):
         super().__init__(server, **options)
         self._server = server
         self._limits = limits
-        self._headers_timer: asyncio.TimerHandle | None = None
-        self._write_timer: asyncio.TimerHandle | None = None
+        self._headers_timer: Deadline | None = None
+        self._write_timer: Deadline | None = None
         self._resumes = 0
         """How often the caller has read on after it had paused us."""
         self._ended: asyncio.Event | None = None
+        self._at_hand: web.BaseRequest | None = None
+        """The request that was taken from the queue and has no answer yet."""
+        self._sends_no_more = False
         self._open: asyncio.Transport | None = None
         self.peer = ""
         """The address at the other end, in its canonical form."""
@@ -98,10 +104,16 @@ class Connection(RequestHandler):
             self._ended.set()
         self._server.closed(self)
 
-    def eof_received(self) -> None:
-        """Called by the loop: the caller sends no more."""
+    def eof_received(self) -> bool:  # type: ignore[override] # asyncio asks, aiohttp never does
+        """Called by the loop: the caller sends no more, but may wait for its answers."""
+        self._sends_no_more = True
         if self._ended is not None:
             self._ended.set()
+        self._drop_incomplete()
+        if self._at_hand is None and not self._messages:
+            self.force_close()
+        # TLS has no such half of a connection: there it ends as a whole.
+        return not self._force_close and self._open is not None and self._open.can_write_eof()
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop, and by aiohttp with nothing to go on parsing."""
@@ -114,7 +126,7 @@ class Connection(RequestHandler):
                 self._fail_unfinished_body()
         elif data and self._headers_timer is None:
             seconds = self._limits.headers_seconds
-            self._headers_timer = self._loop.call_later(seconds, self._headers_late)
+            self._headers_timer = Deadline(self._loop, seconds, self._headers_late)
 
     async def start(self) -> None:
         """Serves until the connection ends; what it leaves unsent is then given up in time."""
@@ -140,8 +152,13 @@ class Connection(RequestHandler):
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         """The last answer of a connection also when its headers went out before that was known."""
+        if self._is_last():
+            resp.force_close()
         answered = await super().finish_response(request, resp, start_time)
-        if self._server.draining:
+        self._at_hand = None
+        if self._sends_no_more:
+            self._drop_incomplete()
+        if self._is_last():
             answered[0].force_close()
         return answered
 
@@ -174,6 +191,41 @@ class Connection(RequestHandler):
         response.force_close()
         return response
 
+    def _handle_request(
+        self,
+        request: web.BaseRequest,
+        start_time: float | None,
+        request_handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+    ) -> Coroutine[Any, Any, tuple[web.StreamResponse, bool]]:
+        """Called by aiohttp in the same step in which it takes a request from the queue."""
+        self._at_hand = request
+        return super()._handle_request(request, start_time, request_handler)
+
+    def _process_keepalive(self) -> None:
+        """Called by aiohttp: as with a Deadline, what came in goes first."""
+        self._keepalive_handle = self._loop.call_soon(self._idle_late, TURNS - 1)
+
+    def _idle_late(self, turns: int) -> None:
+        if turns:
+            self._keepalive_handle = self._loop.call_soon(self._idle_late, turns - 1)
+        else:
+            super()._process_keepalive()
+
+    def _is_last(self) -> bool:
+        """Whether the connection ends with the answer that is made now."""
+        nothing_left = not self._messages and not self._message_tail
+        return self._server.draining or (self._sends_no_more and nothing_left)
+
+    def _drop_incomplete(self) -> None:
+        """A request that the caller broke off is not answered; those before it are."""
+        if self._messages:
+            if not self._messages[-1][1].is_eof():
+                self._messages.pop()
+        elif self._at_hand is not None and not self._at_hand.content.is_eof():
+            if self._at_hand.content.exception() is None:
+                self._at_hand.content.set_exception(ConnectionResetError("broken off"))
+            self.force_close()
+
     def _make_error_handler(
         self, err_info: _ErrInfo
     ) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
@@ -198,7 +250,7 @@ class Connection(RequestHandler):
     async def _linger(self) -> None:
         """Until the caller has sent all it wants; nothing of it is parsed any more."""
         transport = self.transport
-        if transport is None or self._server.draining:
+        if transport is None or self._server.draining or self._sends_no_more:
             return
         if transport.can_write_eof():
             transport.write_eof()
@@ -227,7 +279,8 @@ class Connection(RequestHandler):
         if transport is not None and self._paused:
             seen = (self._resumes, transport.get_write_buffer_size())
             seconds = self._limits.write_seconds
-            self._write_timer = self._loop.call_later(seconds, self._check_reader, *seen)
+            check = partial(self._check_reader, *seen)
+            self._write_timer = Deadline(self._loop, seconds, check)
 
     def _check_reader(self, resumes: int, left: int) -> None:
         transport = self._open

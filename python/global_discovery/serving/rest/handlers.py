@@ -1,12 +1,13 @@
 """The calls about pools and routers: HTTP to values of the domain, and back."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 from aiohttp import web
 
 from global_discovery.domain import rules
-from global_discovery.domain.errors import InvalidInput, Violation
+from global_discovery.domain.errors import InvalidInput, Violation, together
 from global_discovery.domain.lease import Heartbeat, Withdrawal
 from global_discovery.domain.pool import PoolKey
 from global_discovery.serving.caller import HEADER, Callers
@@ -69,13 +70,20 @@ class DiscoveryHandlers:
     async def withdraw_pool(self, call: Call) -> Answer:
         """`DELETE` of a key: ends one share, or all."""
         parameters = query_parameters(call.query, ("relay_id", "relay", "all"))
+        all_shares = _all_shares(parameters["all"])
+        key, relay_id, relays, lease_ids = together(
+            partial(_key, call.key),
+            partial(_relay_id, parameters["relay_id"]),
+            partial(_relays, parameters["relay"]),
+            partial(_lease_ids, call.request),
+        )
         withdrawal = Withdrawal(
-            key=_key(call.key),
+            key=key,
             caller=self._caller(call.request),
-            lease_ids=_lease_ids(call.request),
-            relay_id=_relay_id(parameters["relay_id"]),
-            relays=_relays(parameters["relay"]),
-            all_shares=_all_shares(parameters["all"]),
+            lease_ids=lease_ids,
+            relay_id=relay_id,
+            relays=relays,
+            all_shares=all_shares,
         )
         await self._core.registrar.withdraw(withdrawal)
         return NO_CONTENT

@@ -17,7 +17,9 @@ Tells LLM routers, in every region, which serving pools exist right now. A relay
 pool with `POST /pools` and repeats the call as a heartbeat; a router reads `GET /pools`. The \
 same service over gRPC can also be watched.
 
-Every path takes OPTIONS, and HEAD where it takes GET; any other method is 405 with `Allow`. \
+Every path takes OPTIONS, and HEAD where it takes GET. A method that a path does not take (`PUT`, \
+`TRACE`, `CONNECT`, `PATCH`, `QUERY`, `PROPFIND`) is 405 with `Allow`; a word that is no method to \
+the service (`BREW`, `VERSION-CONTROL`, lower-case `get`) is 400, and the connection then ends. \
 Paths are compared literally: other spellings (`/pools/`, `//pools`, `/%70ools`) are 404. Every \
 error is a problem document (RFC 9457). What is no HTTP/1.1 is 400, what arrives too slowly 408, \
 and the connection then ends."""

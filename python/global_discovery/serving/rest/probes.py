@@ -42,7 +42,7 @@ class ProbeHandlers:
         """For people and dashboards: how good the list is."""
         del call
         if not self._readiness.was_read():
-            raise _not_yet("the store and the sources were not read yet")
+            raise _later("NOT_READY", "the store and the sources were not read yet")
         self._core.pools.refresh()
         mark = self._core.pools.mark
         status = "ok" if mark.exact else "degraded"
@@ -54,14 +54,14 @@ class ProbeHandlers:
         """For load balancers: whether registrations can be sent here."""
         del call
         if not self._readiness.ready():
-            raise _not_yet("registrations cannot be taken")
+            raise _later("NOT_READY", "registrations cannot be taken")
         return json_answer({"status": "ready"})
 
     async def livez(self, call: Call) -> Answer:
         """For supervisors: whether a restart is needed."""
         del call
         if not self._readiness.live():
-            raise Problem(503, "DEAD", "a task that must run for ever has ended")
+            raise _later("DEAD", "a task that must run for ever has ended")
         return json_answer({"status": "live"})
 
     async def metrics(self, call: Call) -> Answer:
@@ -80,8 +80,8 @@ class ProbeHandlers:
         return self._document
 
 
-def _not_yet(detail: str) -> Problem:
-    return Problem(503, "NOT_READY", detail, header_fields={"Retry-After": "1"})
+def _later(code: str, detail: str) -> Problem:
+    return Problem(503, code, detail, header_fields={"Retry-After": "1"})
 
 
 def _wants_openmetrics(request: BaseRequest) -> bool:
