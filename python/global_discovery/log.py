@@ -76,17 +76,17 @@ class _WaitingLines:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._waiting: queue.Queue[str | threading.Event] = queue.Queue(MAX_WAITING)
+        # Unlike Queue it may be used by what interrupts a use of it, such as a finalizer.
+        self._waiting: queue.SimpleQueue[str | threading.Event] = queue.SimpleQueue()
         self._lost = 0
         threading.Thread(target=self._write_for_ever, name="log", daemon=True).start()
         atexit.register(self._finish)
 
     def msg(self, line: str) -> None:
-        try:
-            self._waiting.put_nowait(line)
-        except queue.Full:
+        if self._waiting.qsize() >= MAX_WAITING:
             self._lost += 1
             return
+        self._waiting.put(line)
         if self._lost:
             lost, self._lost = self._lost, 0
             structlog.get_logger().warning("log_lines_lost", lines=lost)
@@ -107,9 +107,8 @@ class _WaitingLines:
     def _finish(self) -> None:
         """Waits for the last lines, unless nobody reads them."""
         written = threading.Event()
-        with contextlib.suppress(queue.Full):
-            self._waiting.put(written, timeout=FINISH_SECONDS)
-            written.wait(FINISH_SECONDS)
+        self._waiting.put(written)
+        written.wait(FINISH_SECONDS)
 
 
 def _stderr_lines() -> "_Lines | _WaitingLines":

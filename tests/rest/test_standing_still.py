@@ -1,6 +1,7 @@
 """A caller is not charged for the time in which the service itself stood still."""
 
 import asyncio
+import contextlib
 import json
 import selectors
 import socket
@@ -39,7 +40,7 @@ def stand_still(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 async def connected(rest: RestUnderTest) -> socket.socket:
     """A socket on which sending takes no turn of the loop."""
     sock = socket.socket()
-    sock.setblocking(False)  # noqa: FBT003 - the standard library has it so
+    sock.setblocking(False)
     await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", rest.face.port))
     await rest.until(lambda: rest.connections)
     return sock
@@ -138,3 +139,24 @@ async def test_a_caller_of_whom_nothing_came_meanwhile_is_refused(
             stand_still(monkeypatch, 12.0)
             [reply] = parse_replies(await received(sock))
             assert reply.status == 408
+
+
+async def test_a_caller_that_read_while_we_stood_still_is_not_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with a_rest_face() as rest:
+        for number in range(200):
+            frontends = [f"http://h{n}-{'x' * 50}.example:1234" for n in range(800)]
+            await rest.post(a_body(number, frontends=frontends))
+        await rest.session.close()
+        await rest.until(lambda: not rest.connections)
+        with await connected(rest) as sock:
+            sock.send(b"GET /pools HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            await rest.until(lambda: rest.connections[0]._write_timer)
+            stand_still(monkeypatch, 31.0)
+            data = b""
+            with contextlib.suppress(BlockingIOError):
+                while piece := sock.recv(65536):
+                    data += piece
+            [reply] = parse_replies(data + await received(sock))
+            assert len(reply.json["pools"]) == 200

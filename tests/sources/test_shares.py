@@ -210,11 +210,12 @@ def test_callers_that_cannot_be_told_apart_and_alternate_are_warned_about_once(
 
 
 def test_two_relays_with_one_relay_id_are_warned_about_once(world: LeaseWorld) -> None:
-    leases = {"a": "", "b": ""}
+    first = second = ""
     for _ in range(10):
-        for model in leases:
-            leases[model] = world.register(model=model, relay_id="same", lease_id=leases[model])
-            world.run(1)
+        first = world.register(model="a", relay_id="same", lease_id=first)
+        world.run(1)
+        second = world.register(model="b", relay_id="same", lease_id=second)
+        world.run(1)
     assert world.count(Event.RELAY_ID_NEEDED) == 1
 
 

@@ -9,6 +9,8 @@ import os
 import signal
 from types import FrameType
 
+_AWAKE_SECONDS = 0.2
+
 
 class StopSignals:
     """SIGTERM and SIGINT of this process."""
@@ -24,8 +26,14 @@ class StopSignals:
     async def wait(self) -> None:
         """Returns once the first one has come, be it long ago."""
         self._loop = asyncio.get_running_loop()
+        self._stay_awake()
         if self._first is None:
             await self._seen.wait()
+
+    def _stay_awake(self) -> None:
+        """A signal that comes just before the loop goes to sleep is seen when it wakes."""
+        if self._loop is not None:
+            self._loop.call_later(_AWAKE_SECONDS, self._stay_awake)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if self._first is not None:
