@@ -21,6 +21,7 @@ from global_discovery.view.view import Delta, Entry, Keyed, Snapshot
 
 T = TypeVar("T", bound=Keyed)
 
+_ONE_BYTE = 0x80
 MAX_PART_BYTES = 256 * 1024
 _PART_ROOM = MAX_PART_BYTES - 512
 """What a part may hold, so that its wrapping, position and mark still fit."""
@@ -30,7 +31,10 @@ _SNAPSHOT, _CHANGES = 2, 3
 
 def field(number: int, payload: bytes) -> bytes:
     """One length-delimited field; `number` is below 16."""
-    return bytes((number << 3 | 2,)) + _varint(len(payload)) + payload
+    length = len(payload)
+    if length < _ONE_BYTE:
+        return bytes((number << 3 | 2, length)) + payload
+    return bytes((number << 3 | 2,)) + _varint(length) + payload
 
 
 def raw_registration(message: pool_pb2.PoolRegistration) -> RawRegistration:

@@ -54,6 +54,11 @@ class Listening:
         """The index that the next deaf phase will have."""
         return self._begun
 
+    @property
+    def alive_at(self) -> float:
+        """When the loop was last known to run."""
+        return self._alive[0]
+
     def ready(self) -> None:
         """The instance can be reached from now on."""
         self._phases[0].over = self._clock.monotonic()
@@ -76,6 +81,8 @@ class Listening:
 
     def heard(self, now: float) -> None:
         """A registration or renewal was taken."""
+        if self._phases[-1].listens is not None:
+            return  # as nearly always
         self._settle(now)
         for phase in reversed(self._phases):
             if phase.listens is not None:

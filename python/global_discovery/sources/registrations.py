@@ -128,10 +128,9 @@ class Registrations:
 
         Raises LeaseWithdrawn and TooManyShares, and has then changed nothing.
         """
-        self._notice_stall()
+        now = self._notice_stall()
         if heartbeat.lease_id in self._withdrawn:
             raise LeaseWithdrawn
-        now = self._clock.monotonic()
         key = heartbeat.registration.key
         share = self._by_lease.get(heartbeat.lease_id)
         if share is not None and share.key == key:
@@ -149,8 +148,7 @@ class Registrations:
 
     def renew(self, lease_ids: Sequence[str]) -> tuple[list[Share], list[str]]:
         """Renews shares by their current ids; gives them, and the ids that are not current."""
-        self._notice_stall()
-        now = self._clock.monotonic()
+        now = self._notice_stall()
         renewed: list[Share] = []
         unknown: list[str] = []
         for lease_id in lease_ids:
@@ -180,8 +178,7 @@ class Registrations:
 
     def withdraw(self, lease_ids: Iterable[str], *, caller: str) -> int:
         """Ends the shares with these current ids, and remembers the ids; how many ended."""
-        self._notice_stall()
-        now = self._clock.monotonic()
+        now = self._notice_stall()
         ended = 0
         for lease_id in lease_ids:
             self._withdrawn[lease_id] = now + self.terms.withdrawn_memory
@@ -198,8 +195,7 @@ class Registrations:
 
     def tick(self) -> bool:
         """Ends the leases that are due; True when there are more, for which to call again soon."""
-        self._notice_stall()
-        now = self._clock.monotonic()
+        now = self._notice_stall()
         self._forget_withdrawn(now)
         self._end_due(now)
         if self._mark(now) != self._told_mark:
@@ -267,12 +263,14 @@ class Registrations:
         while self._withdrawn and next(iter(self._withdrawn.values())) <= now:
             self._withdrawn.popitem(last=False)
 
-    def _notice_stall(self) -> None:
+    def _notice_stall(self) -> float:
+        """What every entrance does first; the time."""
         seconds = self._listening.notice_stall()
         if seconds:
             self.counters.stalls += 1
             self._report(Event.STALLED, seconds=round(seconds, 3))
             self._wake()
+        return self._listening.alive_at
 
     # -- the source ----------------------------------------------------------
 

@@ -38,6 +38,7 @@ from global_discovery.view.pages import Pages
 from global_discovery.view.position import BadPosition
 from global_discovery.view.view import Filter, View
 
+_LEASE_ID = pb.RegisterPoolResponse.LEASE_ID_FIELD_NUMBER
 SERVICE = "global_discovery.v1.PoolDiscoveryService"
 FACE = "grpc"
 M = TypeVar("M", bound=Message)
@@ -53,6 +54,12 @@ class PoolDiscovery:
         self._callers = callers
         self._metrics = metrics
         self._checked: ByteCache[Registration] = ByteCache()
+        terms = core.settings.terms
+        self._terms = pb.RegisterPoolResponse(
+            lease_duration_secs=terms.lease_duration,
+            heartbeat_interval_secs=terms.heartbeat_interval,
+        ).SerializeToString()
+        """What every answer to RegisterPool begins with."""
 
     def handlers(self) -> grpc.GenericRpcHandler:
         """The service, to be added to a server."""
@@ -122,11 +129,7 @@ class PoolDiscovery:
             sequence=request.sequence,
         )
         lease = await self._core.registrar.register(heartbeat)
-        return pb.RegisterPoolResponse(
-            lease_duration_secs=lease.terms.lease_duration,
-            heartbeat_interval_secs=lease.terms.heartbeat_interval,
-            lease_id=lease.lease_id,
-        ).SerializeToString()
+        return self._terms + wire.field(_LEASE_ID, lease.lease_id.encode())
 
     async def _renew_pools(self, request: pb.RenewPoolsRequest, context: Context) -> bytes:
         del context
