@@ -11,7 +11,8 @@ from global_discovery.domain.pool import Pool, PoolKey
 from global_discovery.serving import wire
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
-from global_discovery.view.fanout import TICK_SECONDS, Encoder, FanOut, Frames
+from global_discovery.view.fanout import TICK_SECONDS, FanOut
+from global_discovery.view.feed import Encoder, Frames
 from global_discovery.view.filters import EVERYTHING, PoolFilter
 from global_discovery.view.view import Delta, HistoryLimits, View
 from support.clock import FakeClock

@@ -17,12 +17,8 @@ from global_discovery.sources.registrar import Registrar
 from global_discovery.sources.registrations import Registrations
 from global_discovery.sources.routers import ConfiguredRouters
 from global_discovery.storage.store import RegistrationStore
-from global_discovery.view.fanout import (
-    DEFAULT_WRITE_SECONDS,
-    STREAM_AGE_SECONDS,
-    Encoder,
-    FanOut,
-)
+from global_discovery.view.fanout import DEFAULT_WRITE_SECONDS, STREAM_AGE_SECONDS, FanOut
+from global_discovery.view.feed import Encoder
 from global_discovery.view.pages import Pages
 from global_discovery.view.view import Keyed, View
 

@@ -16,7 +16,7 @@ from global_discovery.domain.pool import Pool, PoolKey, Registration, Router
 from global_discovery.domain.rules import RawRegistration
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
-from global_discovery.view.fanout import Encoder, Frames
+from global_discovery.view.feed import Encoder, Frames
 from global_discovery.view.view import Delta, Entry, Keyed, Snapshot
 
 T = TypeVar("T", bound=Keyed)

@@ -14,17 +14,16 @@ long is ended.
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from global_discovery.domain.completeness import Mark
 from global_discovery.domain.errors import DiscoveryError, SlowWatcher
-from global_discovery.view.view import Delta, Filter, Keyed, Snapshot, View
+from global_discovery.view.feed import Encoder, Feed, Frames
+from global_discovery.view.view import Delta, Filter, Keyed, View
 
 T = TypeVar("T", bound=Keyed)
-Frames = Iterable[bytes]
-
 TICK_SECONDS = 0.05
 OFFERS_A_TURN = 16
 """How many watchers are woken in one turn of the loop.
@@ -50,63 +49,6 @@ class FanOutCounters:
     """Changes that a watcher never saw alone: a newer one of the same pool was sent."""
     slow: int = 0
     """Watchers ended because they did not read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Encoder(Generic[T]):
-    """How what a watcher is told becomes messages. Each may be iterated more than once."""
-
-    snapshot: Callable[[Snapshot[T], str], Frames]
-    """Of a snapshot and its position."""
-    delta: Callable[[Delta[T], str], Frames]
-    """Of changes and the position after them."""
-    idle: Callable[[Mark, str], Frames]
-    """Of the mark and the position; an empty position before the first snapshot."""
-
-
-class _Feed(Generic[T]):
-    """What all watchers with one filter are told; made once for each place they have."""
-
-    def __init__(self, view: View[T], wanted: Filter, encoder: Encoder[T]) -> None:
-        self.wanted = wanted
-        self.watchers = 0
-        self._view = view
-        self._encoder = encoder
-        self._at = -1
-        self._deltas: dict[int, tuple[Delta[T], Frames] | None] = {}
-        self._snapshot: tuple[Snapshot[T], Frames] | None = None
-        self._idle: tuple[tuple[int | None, Mark], Frames] | None = None
-
-    def snapshot(self) -> tuple[Snapshot[T], Frames]:
-        self._follow()
-        if self._snapshot is None:
-            snapshot = self._view.snapshot(self.wanted)
-            self._snapshot = snapshot, self._encoder.snapshot(snapshot, self._position())
-        return self._snapshot
-
-    def delta(self, since: int) -> tuple[Delta[T], Frames] | None:
-        self._follow()
-        if since not in self._deltas:
-            delta = self._view.since(since, self.wanted)
-            self._deltas[since] = (
-                None if delta is None else (delta, self._encoder.delta(delta, self._position()))
-            )
-        return self._deltas[since]
-
-    def idle(self, sequence: int | None, mark: Mark) -> Frames:
-        if self._idle is None or self._idle[0] != (sequence, mark):
-            position = "" if sequence is None else self._view.position(sequence, self.wanted)
-            self._idle = (sequence, mark), self._encoder.idle(mark, position)
-        return self._idle[1]
-
-    def _follow(self) -> None:
-        if self._at != self._view.sequence:
-            self._at = self._view.sequence
-            self._deltas.clear()
-            self._snapshot = None
-
-    def _position(self) -> str:
-        return self._view.position(self._view.sequence, self.wanted)
 
 
 class Watcher(Generic[T]):
@@ -137,7 +79,7 @@ class Watcher(Generic[T]):
         self,
         *,
         view: View[T],
-        feed: _Feed[T],
+        feed: Feed[T],
         sequence: int | None,
         idle_seconds: float,
         write_seconds: float,
@@ -306,8 +248,8 @@ class FanOut(Generic[T]):
         self._stream_age = stream_age
         self._ended_slow = ended_slow
         self._loop = loop or asyncio.get_running_loop()
-        self._feeds: dict[bytes, _Feed[T]] = {}
-        self._watchers: dict[Watcher[T], _Feed[T]] = {}
+        self._feeds: dict[bytes, Feed[T]] = {}
+        self._watchers: dict[Watcher[T], Feed[T]] = {}
         self._failure: DiscoveryError | None = None
         self._scheduled = False
         self._offering = False
@@ -333,7 +275,7 @@ class FanOut(Generic[T]):
             raise self._failure.with_traceback(None)
         feed = self._feeds.get(wanted.fingerprint)
         if feed is None:
-            feed = self._feeds[wanted.fingerprint] = _Feed(self.view, wanted, self._encoder)
+            feed = self._feeds[wanted.fingerprint] = Feed(self.view, wanted, self._encoder)
         watcher = Watcher(
             view=self.view,
             feed=feed,
