@@ -8,7 +8,7 @@ The rooms, from the ground up; each imports only from those before it:
 * `sources` - what yields pools and routers: the registrations, the configuration;
 * `view` - positions, history, filters, fan-out;
 * `serving` - the gRPC service, the REST gateway, health, metrics, life cycle;
-* `client` - for relays and routers; needs only `v1`;
+* `client` - for relays and routers; needs only `v1` and `domain`;
 * `relay` - a Pool Relay as a process of its own;
 * `cli` - flags to objects.
 """

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from global_discovery.client import CallFailed, PoolCache, polling
-from global_discovery.client.polling import is_http, polled, read_list
+from global_discovery.client.polling import polled, read_list
+from global_discovery.client.servers import is_url
 from global_discovery.client.watch import LONGEST_POLLING_SECONDS, Reconnect
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
@@ -348,7 +349,7 @@ async def test_a_server_that_does_not_answer_is_left_and_nothing_is_dropped(
     [("http://x", True), ("HTTPS://x", True), ("x:50051", False), ("dns:///x:1", False)],
 )
 def test_only_a_url_is_polled(server: str, polls: bool) -> None:  # noqa: FBT001 - a case
-    assert is_http(server) is polls
+    assert is_url(server) is polls
 
 
 def test_in_a_mixed_list_those_that_can_be_watched_come_first() -> None:

@@ -33,11 +33,6 @@ _MOMENTARY = {429, 502, 503, 504}
 _KEY = ("cluster_id", "namespace", "dgd_name")
 
 
-def is_http(server: str) -> bool:
-    """Whether a server is a URL to poll, and not a gRPC target."""
-    return server.lower().startswith(("http://", "https://"))
-
-
 async def polled(
     server: str, *, wanted: pb.PoolFilter | None, every: int, timer: Timer
 ) -> AsyncGenerator[pb.WatchPoolsResponse, None]:

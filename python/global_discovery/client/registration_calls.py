@@ -11,7 +11,7 @@ import grpc
 
 from global_discovery.client.errors import CallFailed, answer
 from global_discovery.client.rest_registration import RestRegistrationCalls
-from global_discovery.client.servers import open_channel, open_stub
+from global_discovery.client.servers import is_url, open_channel, open_stub
 from global_discovery.client.timing import Timer
 from global_discovery.domain import frontend_url
 from global_discovery.v1 import pool_discovery_pb2 as pb
@@ -40,19 +40,14 @@ class RegistrationCalls(Protocol):
 
 def open_calls(server: str, timer: Timer) -> RegistrationCalls:
     """The calls to `server`, which are to be closed."""
-    if speaks_rest(server):
+    if is_url(server):
         return RestRegistrationCalls(server, timer)
     return _GrpcRegistrationCalls(server)
 
 
-def speaks_rest(server: str) -> bool:
-    """Whether a server is given as a URL."""
-    return server.partition("://")[0].lower() in {"http", "https"}
-
-
 def checked_server(server: str) -> str:
     """A server as it is called; raises ValueError for a URL that cannot be one."""
-    if not speaks_rest(server):
+    if not is_url(server):
         return server
     try:
         return frontend_url.normalize(server)

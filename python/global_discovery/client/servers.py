@@ -1,7 +1,7 @@
 """Which server to call next, and the connections to them.
 
-A *server* is a gRPC target such as `discovery.example:50051`. It may be one
-instance, or a name behind which several stand; so "another instance" is the next
+A *server* is a gRPC target such as `discovery.example:50051`, or a URL, `http://`
+or `https://`, of one that is reached by REST. It may be one instance, or a name behind which several stand; so "another instance" is the next
 server, and with only one the same name over a new connection.
 """
 
@@ -27,6 +27,11 @@ CHANNEL_OPTIONS: list[tuple[str, int]] = [
     # Pings go on however long no data was sent.
     ("grpc.http2.max_pings_without_data", 0),
 ]
+
+
+def is_url(server: str) -> bool:
+    """Whether a server is given as a URL, and so speaks REST."""
+    return server.lower().startswith(("http://", "https://"))
 
 
 def open_channel(server: str) -> grpc.aio.Channel:

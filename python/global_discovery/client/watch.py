@@ -29,8 +29,8 @@ import grpc
 
 from global_discovery.client.errors import CallFailed, answer
 from global_discovery.client.fold import Fold, PoolFold, RouterFold, Update, WatchResponse
-from global_discovery.client.polling import is_http, polled
-from global_discovery.client.servers import Servers, open_channel, open_stub
+from global_discovery.client.polling import polled
+from global_discovery.client.servers import Servers, is_url, open_channel, open_stub
 from global_discovery.client.timing import SystemTimer, Timer, within
 from global_discovery.v1 import pool_discovery_pb2 as pb
 
@@ -91,7 +91,7 @@ class Reconnect:
 
     def __init__(self, servers: Sequence[str], jitter: Callable[[], float] = random.random) -> None:
         """`jitter` gives numbers from 0 to below 1."""
-        self._order = sorted(servers, key=is_http)
+        self._order = sorted(servers, key=is_url)
         self._servers = Servers(self._order)
         self._jitter = jitter
         self._pause = FIRST_PAUSE_SECONDS
@@ -104,7 +104,7 @@ class Reconnect:
     @property
     def makes_do(self) -> bool:
         """Whether the server is polled although one of the list can be watched."""
-        return is_http(self.server) and not is_http(self._order[0])
+        return is_url(self.server) and not is_url(self._order[0])
 
     def begin_again(self) -> None:
         """Goes back to the first server."""
@@ -267,7 +267,7 @@ def watch_pools(  # noqa: PLR0913 - all but the first have a good default
         )
 
     def stream(server: str, position: str) -> AbstractAsyncContextManager[Messages]:
-        if is_http(server):
+        if is_url(server):
             return aclosing(polled(server, wanted=wanted, every=poll_seconds, timer=timer))
         return _streamed(server, call, position)
 
