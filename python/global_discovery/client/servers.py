@@ -1,8 +1,9 @@
 """Which server to call next, and the connections to them.
 
 A *server* is a gRPC target such as `discovery.example:50051`, or a URL, `http://`
-or `https://`, of one that is reached by REST. It may be one instance, or a name behind which several stand; so "another instance" is the next
-server, and with only one the same name over a new connection.
+or `https://`, of one that is reached by REST. It may be one instance, or a name
+behind which several stand; so "another instance" is the next server, and with
+only one the same name over a new connection.
 """
 
 from collections.abc import Sequence
