@@ -122,7 +122,12 @@ async def serve(servers: list[str], listen: str, saved_view: str | None) -> None
     limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
     async with (
         PoolCache(servers, saved_view=saved_view) as cache,
-        aiohttp.ClientSession(timeout=limits, auto_decompress=False) as session,
+        aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),  # one slow model must not hold up the others
+            timeout=limits,
+            auto_decompress=False,
+            skip_auto_headers=("Accept-Encoding",),
+        ) as session,
     ):
         runner = web.AppRunner(Router(cache, session).app(), shutdown_timeout=1)
         await runner.setup()

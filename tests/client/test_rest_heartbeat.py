@@ -369,6 +369,7 @@ def _json(**members: object) -> bytes:
         _json(lease_duration_secs=15.5),
         _json(lease_duration_secs=True),
         _json(lease_duration_secs=2**32),
+        _json(lease_duration_secs=86_401),
         _json(heartbeat_interval_secs=16),
         _json(lease_duration_secs=float("nan")),
         _json(lease_id=7),

@@ -81,6 +81,7 @@ def with_meta(meta: object) -> bytes:
         {},
         {"saved_at": 1, "known": [[1, 2, "x"]]},
         {"saved_at": "soon", "known": []},
+        {"saved_at": 10**400, "known": []},
         {"saved_at": 1, "known": 3},
     ],
 )

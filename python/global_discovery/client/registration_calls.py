@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import grpc
 
 from global_discovery.client.errors import CallFailed, answer
-from global_discovery.client.rest_registration import RestRegistrationCalls
+from global_discovery.client.rest_registration import MAX_SECONDS, RestRegistrationCalls
 from global_discovery.client.servers import is_url, open_channel, open_stub
 from global_discovery.client.timing import Timer
 from global_discovery.domain import frontend_url
@@ -68,7 +68,7 @@ class _GrpcRegistrationCalls:
     ) -> pb.RegisterPoolResponse:
         response = await answer(self._server, self._stub.RegisterPool(request, timeout=seconds))
         lease, interval = response.lease_duration_secs, response.heartbeat_interval_secs
-        if not 1 <= interval <= lease:
+        if not 1 <= interval <= lease <= MAX_SECONDS:
             told = f"granted a lease of {lease} s with a heartbeat every {interval} s"
             raise CallFailed(self._server, grpc.StatusCode.INTERNAL, told)
         return response

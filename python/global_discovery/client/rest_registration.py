@@ -24,7 +24,8 @@ from global_discovery.client.timing import Timer, within
 from global_discovery.v1 import pool_discovery_pb2 as pb
 
 MAX_ANSWER_BYTES = 64 * 1024
-MAX_SECONDS = 2**32 - 1
+MAX_SECONDS = 86_400
+"""No server grants more; an absurd lease would silence a heartbeat for years."""
 MAX_TOLD_CHARACTERS = 1_000
 _LEASE_ID = re.compile(r"[!#-~]{0,64}")
 _PROBLEM = "application/problem+json"

@@ -102,7 +102,14 @@ def decode(content: bytes) -> SavedView:
     meta, _, pools = rest.partition(b"\n")
     try:
         return _view(json.loads(meta), pb.PoolSnapshot.FromString(pools).pools)
-    except (ValueError, KeyError, TypeError, DecodeError, RecursionError) as error:
+    except (
+        ArithmeticError,
+        ValueError,
+        KeyError,
+        TypeError,
+        DecodeError,
+        RecursionError,
+    ) as error:
         raise UnusableFile("it says what makes no sense") from error
 
 
