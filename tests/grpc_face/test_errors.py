@@ -352,3 +352,13 @@ class TestStatuses:
         await refused(stub.RegisterPool(pb.RegisterPoolRequest()))
         labels = {"face": "grpc", "reason": "INVALID_ARGUMENT"}
         assert service.registry.get_sample_value("global_discovery_rejections_total", labels) == 1
+
+
+async def test_a_withdrawal_and_a_watch_are_refused_with_every_field_at_once(stub: Stub) -> None:
+    key = pool_pb2.PoolKey(cluster_id="..", namespace="n", dgd_name="d")
+    withdrawal = pb.DeregisterPoolRequest(key=key, relay_id="é", relays=["z"])
+    refusal = await refused(stub.DeregisterPool(withdrawal))
+    assert set(refusal.fields) == {"cluster_id", "relay_id", "relays[0]"}
+    watch = pb.WatchPoolsRequest(position="!", idle_interval_secs=99)
+    refusal = await refused(stub.WatchPools(watch).read())
+    assert set(refusal.fields) == {"position", "idle_interval_secs"}
