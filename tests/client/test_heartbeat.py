@@ -1,63 +1,23 @@
 """The heartbeat against real servers on this machine; time is moved where it matters."""
 
 import asyncio
-import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable
 
 import grpc
 import pytest
 
-from global_discovery.client import HeartbeatState, PoolHeartbeat
+from global_discovery.client import PoolHeartbeat
 from global_discovery.client.errors import causes
-from global_discovery.client.timing import Timer
 from global_discovery.domain.lease import LeaseTerms
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceStub
+from support.beating import PATIENCE, Watched, beating, leased
 from support.pools import a_registration
 from support.running import a_service, target
 from support.scripted_server import HANG, granted, scripted_server
 from support.timer import MovedTimer
 
-PATIENCE = 30
 GONE = pb.DeregisterPoolResponse(ended_shares=1)
-
-
-class Watched(PoolHeartbeat):
-    """A heartbeat whose states can be waited for."""
-
-    def __init__(self, *servers: str, relay_id: str = "", timer: Timer | None = None) -> None:
-        super().__init__(servers, relay_id=relay_id, timer=timer, on_state=self._seen)
-        self.states: list[HeartbeatState] = []
-        self._came = asyncio.Event()
-
-    def _seen(self, state: HeartbeatState) -> None:
-        self.states.append(state)
-        self._came.set()
-
-    async def until(self, wanted: Callable[[HeartbeatState], bool]) -> HeartbeatState:
-        """The next state from now on that is as wanted, or the present one."""
-        async with asyncio.timeout(PATIENCE):
-            while not wanted(self.state):
-                self._came.clear()
-                await self._came.wait()
-        return self.state
-
-
-@contextlib.asynccontextmanager
-async def beating(heartbeat: Watched) -> AsyncIterator[Watched]:
-    """Runs it, and stops it without a withdrawal at the end."""
-    running = asyncio.create_task(heartbeat.run())
-    try:
-        yield heartbeat
-    finally:
-        async with asyncio.timeout(PATIENCE):
-            await heartbeat.stop(withdraw=False)
-            await running
-
-
-def leased(state: HeartbeatState) -> bool:
-    return state.lease is not None
 
 
 async def test_it_registers_renews_and_withdraws_at_a_real_server() -> None:

@@ -1,10 +1,8 @@
 """The heartbeat over REST: today's servers, older ones, and ones that answer nonsense."""
 
 import asyncio
-import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator, Callable
 
 import aiohttp
 import grpc
@@ -14,8 +12,8 @@ from global_discovery.client.errors import causes
 from global_discovery.client.heartbeat import PoolHeartbeat
 from global_discovery.client.heartbeat_schedule import HeartbeatState
 from global_discovery.client.rest_registration import MAX_ANSWER_BYTES
-from global_discovery.client.timing import Timer
 from global_discovery.v1 import pool_pb2
+from support.beating import PATIENCE, Watched, beating, failing, leased
 from support.pools import a_registration
 from support.running import a_service
 from support.scripted_rest import (
@@ -29,56 +27,16 @@ from support.scripted_rest import (
 from support.scripted_server import granted, scripted_server
 from support.timer import MovedTimer
 
-PATIENCE = 30
 GRANTED = granted_json(lease_id="id-1")
 LEGACY = granted_json()
 GONE = Said(204)
-
-
-class Watched(PoolHeartbeat):
-    """A heartbeat whose states can be waited for."""
-
-    def __init__(self, *servers: str, relay_id: str = "", timer: Timer | None = None) -> None:
-        super().__init__(
-            servers, relay_id=relay_id, timer=timer or MovedTimer(), on_state=self._seen
-        )
-        self._came = asyncio.Event()
-
-    def _seen(self, _state: HeartbeatState) -> None:
-        self._came.set()
-
-    async def until(self, wanted: Callable[[HeartbeatState], bool]) -> HeartbeatState:
-        async with asyncio.timeout(PATIENCE):
-            while not wanted(self.state):
-                self._came.clear()
-                await self._came.wait()
-        return self.state
-
-
-@contextlib.asynccontextmanager
-async def beating(heartbeat: Watched) -> AsyncIterator[Watched]:
-    running = asyncio.create_task(heartbeat.run())
-    try:
-        yield heartbeat
-    finally:
-        async with asyncio.timeout(PATIENCE):
-            await heartbeat.stop(withdraw=False)
-            await running
-
-
-def leased(state: HeartbeatState) -> bool:
-    return state.lease is not None and not state.failing
-
-
-def failing(state: HeartbeatState) -> bool:
-    return state.failing
 
 
 async def failed_with(*steps: Said | str) -> HeartbeatState:
     """How a heartbeat stands after a call that was answered so."""
     async with scripted_rest() as server:
         server.script("POST", *steps)
-        async with beating(Watched(server.url)) as heartbeat:
+        async with beating(Watched(server.url, timer=MovedTimer())) as heartbeat:
             heartbeat.set(a_registration())
             return await heartbeat.until(failing)
 
@@ -114,7 +72,7 @@ async def test_everything_of_a_registration_arrives() -> None:
     )
     async with a_service() as service:
         url = f"http://127.0.0.1:{service.rest.port}"
-        async with beating(Watched(url)) as heartbeat:
+        async with beating(Watched(url, timer=MovedTimer())) as heartbeat:
             heartbeat.set(everything)
             await heartbeat.until(leased)
             async with aiohttp.ClientSession() as session, session.get(f"{url}/pools") as answer:
@@ -157,7 +115,7 @@ async def test_a_withdrawal_names_the_lease_where_no_access_log_shows_it() -> No
     async with scripted_rest() as server:
         server.script("POST", GRANTED)
         server.script("DELETE", GONE)
-        async with beating(Watched(server.url)) as heartbeat:
+        async with beating(Watched(server.url, timer=MovedTimer())) as heartbeat:
             heartbeat.set(a_registration())
             await heartbeat.until(leased)
             assert await heartbeat.stop(withdraw=True)
@@ -190,7 +148,7 @@ async def test_a_server_without_withdrawal_is_no_error(status: int) -> None:
     async with scripted_rest() as server:
         server.script("POST", GRANTED)
         server.script("DELETE", Said(status, b"what?", "text/plain"))
-        async with beating(Watched(server.url)) as heartbeat:
+        async with beating(Watched(server.url, timer=MovedTimer())) as heartbeat:
             heartbeat.set(a_registration())
             await heartbeat.until(leased)
             assert heartbeat.state.can_withdraw
@@ -203,7 +161,7 @@ async def test_a_share_that_a_server_says_is_gone_counts_as_withdrawn() -> None:
     async with scripted_rest() as server:
         server.script("POST", GRANTED)
         server.script("DELETE", a_problem(404))
-        async with beating(Watched(server.url)) as heartbeat:
+        async with beating(Watched(server.url, timer=MovedTimer())) as heartbeat:
             heartbeat.set(a_registration())
             await heartbeat.until(leased)
             assert await heartbeat.stop(withdraw=True)
@@ -225,7 +183,7 @@ async def test_an_unavailable_instance_is_passed_over_without_a_pause() -> None:
     async with scripted_rest() as away, scripted_rest() as there:
         away.script("POST", a_problem(503))
         there.script("POST", GRANTED)
-        async with beating(Watched(away.url, there.url)) as heartbeat:
+        async with beating(Watched(away.url, there.url, timer=MovedTimer())) as heartbeat:
             heartbeat.set(a_registration())
             assert (await heartbeat.until(leased)).server == there.url
 
@@ -234,7 +192,7 @@ async def test_a_server_that_refuses_connections_is_unavailable() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-        async with beating(Watched(f"http://127.0.0.1:{port}")) as heartbeat:
+        async with beating(Watched(f"http://127.0.0.1:{port}", timer=MovedTimer())) as heartbeat:
             heartbeat.set(a_registration())
             state = await heartbeat.until(failing)
             assert state.last_error is not None
@@ -246,7 +204,7 @@ async def test_a_server_that_refuses_connections_is_unavailable() -> None:
 async def test_the_repeat_at_the_same_name_uses_a_new_connection(first: Said | str) -> None:
     async with scripted_rest() as server:
         server.script("POST", first, GRANTED)
-        async with beating(Watched(server.url)) as heartbeat:
+        async with beating(Watched(server.url, timer=MovedTimer())) as heartbeat:
             heartbeat.set(a_registration())
             await heartbeat.until(leased)
         assert len({(await server.next_call()).peer for _ in range(2)}) == 2
@@ -256,7 +214,7 @@ async def test_a_server_that_speaks_grpc_stands_in_for_one_that_speaks_rest() ->
     async with scripted_rest() as rest, scripted_server() as other:
         rest.script("POST", a_problem(503))
         other.script("RegisterPool", granted())
-        async with beating(Watched(rest.url, other.target)) as heartbeat:
+        async with beating(Watched(rest.url, other.target, timer=MovedTimer())) as heartbeat:
             heartbeat.set(a_registration())
             assert (await heartbeat.until(leased)).server == other.target
 
@@ -317,7 +275,7 @@ async def test_a_stop_ends_the_outstanding_call_before_it_withdraws() -> None:
     async with scripted_rest() as server:
         server.script("POST", GRANTED, HANG)
         server.script("DELETE", GONE)
-        async with beating(Watched(server.url)) as heartbeat:
+        async with beating(Watched(server.url, timer=MovedTimer())) as heartbeat:
             heartbeat.set(a_registration())
             await heartbeat.until(leased)
             heartbeat.set(a_registration(model="other"))
@@ -407,7 +365,7 @@ async def test_any_other_answer_is_a_failed_call_too(said: Said | str) -> None:
 async def test_a_redirect_is_not_followed() -> None:
     async with scripted_rest() as server:
         server.script("POST", Said(307, headers={"Location": "/elsewhere"}))
-        async with beating(Watched(server.url)) as heartbeat:
+        async with beating(Watched(server.url, timer=MovedTimer())) as heartbeat:
             heartbeat.set(a_registration())
             await heartbeat.until(failing)
         assert server.asked.qsize() == 1
@@ -419,7 +377,7 @@ async def test_a_grpc_answer_that_grants_no_lease_is_a_failed_call(
 ) -> None:
     async with scripted_server() as server:
         server.script("RegisterPool", granted(lease, heartbeat))
-        async with beating(Watched(server.target)) as beat:
+        async with beating(Watched(server.target, timer=MovedTimer())) as beat:
             beat.set(a_registration())
             assert (await beat.until(failing)).lease is None
 
@@ -428,7 +386,7 @@ async def test_a_grpc_server_without_withdrawal_is_no_error() -> None:
     async with scripted_server() as server:
         server.script("RegisterPool", granted())
         server.script("DeregisterPool", grpc.StatusCode.UNIMPLEMENTED)
-        async with beating(Watched(server.target)) as heartbeat:
+        async with beating(Watched(server.target, timer=MovedTimer())) as heartbeat:
             heartbeat.set(a_registration())
             await heartbeat.until(leased)
             assert not await heartbeat.stop(withdraw=True)
