@@ -6,6 +6,7 @@ import gzip
 import json
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from global_discovery.client import CallFailed, PoolCache, polling
-from global_discovery.client.polling import polled, read_list
+from global_discovery.client.polling import INSTANCE, polled, read_list
 from global_discovery.client.servers import is_url
 from global_discovery.client.watch import LONGEST_POLLING_SECONDS, Reconnect
 from global_discovery.v1 import pool_discovery_pb2 as pb
@@ -40,6 +41,14 @@ def a_list(*names: str, complete: bool = True, **more: Any) -> dict[str, Any]:
     return {"pools": [a_pool(name) for name in names], "complete": complete} | more
 
 
+@dataclass(frozen=True)
+class By:
+    """What one process of several answers: a list, or that it is the one the caller has."""
+
+    instance: str
+    document: Any = None
+
+
 class HttpServer:
     """Answers `GET /pools` with one step after the other, the last one again and again."""
 
@@ -49,7 +58,7 @@ class HttpServer:
         self.asked: list[web.Request] = []
 
     def script(self, *steps: Any) -> None:
-        """A step is a JSON document, bytes, a status, or a function that answers."""
+        """A step is a JSON document, a `By`, bytes, a status, or a function that answers."""
         self.steps = deque(steps)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
@@ -61,6 +70,11 @@ class HttpServer:
             return web.Response(body=step, content_type="application/json")
         if isinstance(step, dict):
             return web.json_response(step, headers={"ETag": '"tag"'})
+        if isinstance(step, By):
+            named = {INSTANCE: step.instance}
+            if step.document is None:
+                return web.Response(status=304, headers=named)
+            return web.json_response(step.document, headers={"ETag": '"tag"'} | named)
         response: web.StreamResponse = await step(request)
         return response
 
@@ -80,6 +94,11 @@ async def server() -> AsyncIterator[HttpServer]:
 
 def names(cache: PoolCache) -> str:
     return "".join(each.key.dgd_name for each in cache.pools())
+
+
+def _info(cache: PoolCache) -> str:
+    """The process that is followed."""
+    return cache.state.info.instance_id if cache.state.info else "none"
 
 
 async def until(timer: MovedTimer, holds: Callable[[], bool]) -> None:
@@ -153,6 +172,66 @@ async def test_an_unchanged_list_is_asked_for_by_its_tag_and_ends_what_the_bound
     assert asked[:2] == [None, '"tag"']
     assert len(asked) >= 4
     assert {request.path for request in server.asked} == {"/pools"}
+
+
+async def test_an_exact_list_of_the_process_that_told_a_pool_ends_it_within_the_bound(
+    server: HttpServer,
+) -> None:
+    timer = MovedTimer()
+    server.script(By("x", a_list("a", slices_bound_secs=9e9)))
+    async with PoolCache([server.url], timer=timer) as cache:
+        await cache.wait_synced()
+        assert cache.state.info is not None
+        assert cache.state.info.instance_id == "x"
+        server.script(By("x"), By("x", a_list("b", slices_bound_secs=9e9)))
+        await until(timer, lambda: names(cache) == "b")
+        assert cache.state.exact
+
+
+async def test_an_exact_list_of_another_process_ends_no_pool_within_the_bound(
+    server: HttpServer,
+) -> None:
+    timer = MovedTimer()
+    server.script(By("x", a_list("a")), By("y", a_list("b", bound_secs=60)))
+    async with PoolCache([server.url], timer=timer) as cache:
+        await cache.wait_synced()
+        began = timer.now()
+        await until(timer, lambda: names(cache) == "ab")
+        await until(timer, lambda: names(cache) == "b")
+        assert timer.now() - began > 60
+
+
+async def test_a_process_that_has_the_same_list_tells_it_as_its_own(server: HttpServer) -> None:
+    timer = MovedTimer()
+    server.script(By("x", a_list("a", bound_secs=9e9)), By("y"))
+    async with PoolCache([server.url], timer=timer) as cache:
+        await until(timer, lambda: cache.state.exact and _info(cache) == "y")
+        assert names(cache) == "a"
+        server.script(By("y", a_list("b", bound_secs=9e9)))
+        await until(timer, lambda: names(cache) == "b")
+
+
+@pytest.mark.parametrize("named", ["", "\xff", "x" * 257])
+async def test_a_process_that_is_not_named_properly_is_never_the_same_one(
+    server: HttpServer, named: str
+) -> None:
+    timer = MovedTimer()
+    server.script(By(named, a_list("a")), By(named, a_list("b", bound_secs=60)))
+    async with PoolCache([server.url], timer=timer) as cache:
+        await until(timer, lambda: names(cache) == "ab")
+        assert _info(cache) == ""
+
+
+async def test_over_both_wires_one_process_is_the_same_one() -> None:
+    timer = MovedTimer()
+    async with (
+        a_service(clock=FakeClock()) as service,
+        PoolCache([f"http://127.0.0.1:{service.rest.port}"], timer=timer) as polling_cache,
+        PoolCache([target(service)]) as watching_cache,
+    ):
+        for cache in (polling_cache, watching_cache):
+            await cache.wait_synced()
+        assert _info(polling_cache) == _info(watching_cache) != ""
 
 
 async def test_a_304_that_nobody_asked_for_is_a_failure(server: HttpServer) -> None:

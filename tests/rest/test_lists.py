@@ -161,6 +161,7 @@ async def test_a_list_that_the_caller_has_is_not_sent_again(rest: RestUnderTest)
             assert reply.headers["vary"] == "Accept-Encoding"
             assert reply.headers["cache-control"] == "no-cache"
             assert "x-global-discovery-position" in reply.headers
+            assert reply.headers["x-global-discovery-instance"] == rest.core.settings.instance_id
 
 
 async def test_several_lines_of_if_none_match_are_one_list(rest: RestUnderTest) -> None:

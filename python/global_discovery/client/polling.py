@@ -2,7 +2,10 @@
 
 What comes is told as the messages of a watch, so that one fold serves both: a
 list is a snapshot, and one that has not changed (304) an idle message. There is
-no position, and the process that answers is not known.
+no position. The process that answers is the one that the answer names; whenever
+it is another one than before, which may be so with each answer where several
+stand behind one name, a new stream begins. Servers that name none are each time
+another process: whether they are the same one cannot be known.
 
 Nothing that a server answers is trusted: bodies are bounded, and whatever is not
 a list of pools is a failed call.
@@ -11,7 +14,7 @@ a list of pools is a failed call.
 import asyncio
 import json
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 import grpc
@@ -27,10 +30,22 @@ CALL_SECONDS = 10.0
 MAX_BODY_BYTES = 64 * 1024 * 1024
 MAX_INLINE_BYTES = 64 * 1024
 """A longer body is read in a thread."""
+MAX_INSTANCE_CHARACTERS = 256
 ASSUMED_BOUND_SECONDS = 1.0
 _OK, _NOT_MODIFIED, _BAD_REQUEST, _SERVER_ERROR = 200, 304, 400, 500
 _MOMENTARY = {429, 502, 503, 504}
+INSTANCE = "X-Global-Discovery-Instance"
+"""The header that names the process: the id of `ServerInfo`."""
 _KEY = ("cluster_id", "namespace", "dgd_name")
+
+
+class _Answer(NamedTuple):
+    """A good one."""
+
+    status: int
+    instance: str
+    tag: str = ""
+    body: bytes = b""
 
 
 async def polled(
@@ -42,24 +57,27 @@ async def polled(
     """
     every = max(1, every)
     url = server.rstrip("/") + "/pools"
-    tag, mark = "", pool_pb2.Mark()
-    begun = False
+    tag, instance = "", None
+    newest = pb.WatchPoolsResponse()
     limits = aiohttp.ClientTimeout(total=CALL_SECONDS)
     async with aiohttp.ClientSession(
         timeout=limits, cookie_jar=aiohttp.DummyCookieJar()
     ) as session:
         while True:
             headers = {"If-None-Match": tag} if tag else {}
-            status, tag_now, body = await _get(session, server, url, _query(wanted), headers)
-            if not begun:
-                begun = True
-                yield pb.WatchPoolsResponse(server=pb.ServerInfo(idle_interval_secs=every))
-            if status == _NOT_MODIFIED:
-                yield pb.WatchPoolsResponse(idle=pb.Idle(), mark=mark)
+            answer = await _get(session, server, url, _query(wanted), headers)
+            same, instance = answer.instance == instance, answer.instance
+            if answer.status == _OK:
+                snapshot, mark = await _read(server, answer.body)
+                tag, newest = answer.tag, pb.WatchPoolsResponse(snapshot=snapshot, mark=mark)
+            if not same:
+                info = pb.ServerInfo(instance_id=instance, idle_interval_secs=every)
+                yield pb.WatchPoolsResponse(server=info)
+            if answer.status == _OK or not same:
+                # Another process that has the same list tells it as its own.
+                yield newest
             else:
-                snapshot, mark = await _read(server, body)
-                tag = tag_now
-                yield pb.WatchPoolsResponse(snapshot=snapshot, mark=mark)
+                yield pb.WatchPoolsResponse(idle=pb.Idle(), mark=newest.mark)
             await timer.sleep(every)
 
 
@@ -69,18 +87,18 @@ async def _get(
     url: str,
     query: list[tuple[str, str]],
     headers: dict[str, str],
-) -> tuple[int, str, bytes]:
-    """Status, tag and body of a good answer."""
+) -> _Answer:
     try:
         async with session.get(
             url, params=query, headers=headers, allow_redirects=False
         ) as response:
             status = response.status
+            instance = _instance(response.headers.get(INSTANCE, ""))
             if status == _NOT_MODIFIED and headers:
-                return status, "", b""
+                return _Answer(status, instance)
             if status == _OK:
                 body = await read_bounded(response, MAX_BODY_BYTES)
-                return status, response.headers.get("ETag", ""), body
+                return _Answer(status, instance, response.headers.get("ETag", ""), body)
     except TimeoutError as error:
         code = grpc.StatusCode.DEADLINE_EXCEEDED
         raise CallFailed(server, code, f"no answer within {CALL_SECONDS:g} s") from error
@@ -91,6 +109,11 @@ async def _get(
     except ValueError as error:
         raise CallFailed(server, grpc.StatusCode.INVALID_ARGUMENT, str(error)) from error
     raise _refusal(server, status)
+
+
+def _instance(told: str) -> str:
+    """What can be a name; whatever else stands there names nobody."""
+    return told if told.isascii() and len(told) <= MAX_INSTANCE_CHARACTERS else ""
 
 
 def _refusal(server: str, status: int) -> CallFailed:

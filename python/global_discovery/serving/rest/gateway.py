@@ -13,7 +13,7 @@ from global_discovery.domain.errors import DiscoveryError
 from global_discovery.serving.log import log_internal_error
 from global_discovery.serving.metrics import CallMetrics
 from global_discovery.serving.rest import problem
-from global_discovery.serving.rest.answer import Answer, headers
+from global_discovery.serving.rest.answer import INSTANCE, Answer, headers
 from global_discovery.serving.rest.connection import CallerGone
 from global_discovery.serving.rest.problem import Problem
 from global_discovery.serving.rest.request_parts import parse_target
@@ -27,10 +27,11 @@ OTHER = "other"
 class Gateway:
     """The gate of one port. See `connection.Gate`."""
 
-    def __init__(self, routes: Routes, metrics: CallMetrics) -> None:
-        """Serves `routes` and nothing else."""
+    def __init__(self, routes: Routes, metrics: CallMetrics, instance_id: str) -> None:
+        """Serves `routes` and nothing else, and names itself by `instance_id`."""
         self._routes = routes
         self._metrics = metrics
+        self._instance_id = instance_id
         self.draining = False
         """Whether every answer is the last one of its connection."""
 
@@ -88,6 +89,7 @@ class Gateway:
 
     def _response(self, answer: Answer) -> web.Response:
         response = web.Response(status=answer.status, body=answer.body, headers=answer.headers)
+        response.headers[INSTANCE] = self._instance_id
         if answer.close or self.draining:
             response.force_close()
         return response

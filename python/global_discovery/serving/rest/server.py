@@ -42,10 +42,11 @@ class RestFace:
         probes = ProbeHandlers(core, registry, readiness)
         pools = DiscoveryHandlers(core, callers, limits)
         self.routes = [*pools.routes(), *probes.routes(), probes.document_route()]
-        self._main = _Port(listen, self.routes, metrics, limits)
+        instance_id = core.settings.instance_id
+        self._main = _Port(listen, self.routes, metrics, instance_id, limits)
         self._health = None
         if health_listen is not None:
-            self._health = _Port(health_listen, probes.routes(), metrics, limits)
+            self._health = _Port(health_listen, probes.routes(), metrics, instance_id, limits)
 
     @property
     def port(self) -> int:
@@ -84,10 +85,15 @@ class _Port:
     """One listening address."""
 
     def __init__(
-        self, address: str, routes: Sequence[Route], metrics: CallMetrics, limits: Limits
+        self,
+        address: str,
+        routes: Sequence[Route],
+        metrics: CallMetrics,
+        instance_id: str,
+        limits: Limits,
     ) -> None:
         self._address = address
-        self._gateway = Gateway(Routes(routes), metrics)
+        self._gateway = Gateway(Routes(routes), metrics, instance_id)
         self._limits = limits
         self._connections: ConnectionServer | None = None
         self._listener: asyncio.Server | None = None
