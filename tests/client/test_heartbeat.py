@@ -223,6 +223,83 @@ async def test_a_share_that_is_gone_already_counts_as_withdrawn() -> None:
             assert await heartbeat.stop(withdraw=True)
 
 
+async def test_an_independent_server_that_never_knew_the_lease_has_withdrawn_nothing() -> None:
+    async with scripted_server() as one, scripted_server() as other:
+        other.instance = "other"
+        one.script("RegisterPool", granted())
+        one.script("DeregisterPool", grpc.StatusCode.UNAVAILABLE)
+        other.script("DeregisterPool", grpc.StatusCode.NOT_FOUND)
+        async with beating(Watched(one.target, other.target)) as heartbeat:
+            heartbeat.set(a_registration())
+            await heartbeat.until(leased)
+            assert not await heartbeat.stop(withdraw=True)
+            assert len(other.withdrawn) == 1
+            state = heartbeat.state
+            assert not state.withdrawn
+            assert state.last_error is not None
+            assert state.last_error.code is grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize("instance", ["restarted", ""])
+async def test_a_server_that_may_have_forgotten_the_lease_has_withdrawn_nothing(
+    instance: str,
+) -> None:
+    async with scripted_server() as server:
+        server.script("RegisterPool", granted())
+        server.script("DeregisterPool", grpc.StatusCode.NOT_FOUND)
+        async with beating(Watched(server.target)) as heartbeat:
+            heartbeat.set(a_registration())
+            await heartbeat.until(leased)
+            server.instance = instance
+            assert not await heartbeat.stop(withdraw=True)
+            assert heartbeat.state.last_error is not None
+            assert heartbeat.state.last_error.code is grpc.StatusCode.NOT_FOUND
+
+
+async def test_a_real_server_that_restarted_with_an_empty_store_has_withdrawn_nothing() -> None:
+    timer = MovedTimer()
+    async with a_service() as service:
+        port, heartbeat = service.grpc.port, Watched(target(service), timer=timer)
+        running = asyncio.create_task(heartbeat.run())
+        heartbeat.set(a_registration())
+        await heartbeat.until(leased)
+    async with a_service(port=port):
+        assert not await heartbeat.stop(withdraw=True)
+        await running
+
+
+async def test_a_real_server_whose_lease_somebody_else_withdrew_knows_that_it_ended() -> None:
+    async with (
+        a_service() as service,
+        beating(Watched(target(service), timer=MovedTimer())) as heartbeat,
+        grpc.aio.insecure_channel(target(service)) as channel,
+    ):
+        heartbeat.set(a_registration())
+        await heartbeat.until(leased)
+        await PoolDiscoveryServiceStub(channel).DeregisterPool(
+            pb.DeregisterPoolRequest(key=a_registration().key, all_shares=True)
+        )
+        assert await heartbeat.stop(withdraw=True)
+
+
+async def test_a_withdrawal_goes_first_to_the_server_that_granted_the_lease() -> None:
+    timer = MovedTimer()
+    async with scripted_server() as one, scripted_server() as other:
+        other.instance = "other"
+        one.script("RegisterPool", granted(), grpc.StatusCode.INTERNAL)
+        one.script("DeregisterPool", GONE)
+        other.script("RegisterPool", HANG)
+        async with beating(Watched(one.target, other.target, timer=timer)) as heartbeat:
+            heartbeat.set(a_registration())
+            await heartbeat.until(leased)
+            await timer.slept_for(5)
+            timer.advance(5)
+            await heartbeat.until(lambda state: state.server == other.target)
+            assert await heartbeat.stop(withdraw=True)
+            assert len(one.withdrawn) == 1
+            assert not other.withdrawn
+
+
 async def test_a_stop_at_a_server_that_swallows_everything_ends_with_the_deadline() -> None:
     """The one real wait of this file: a second, the deadline of a lease of three."""
     with socket.socket() as dead:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from global_discovery.client.errors import CallFailed
+from global_discovery.client.errors import CallFailed, ErrorDetails
 from global_discovery.client.heartbeat_schedule import HeartbeatSchedule, Send, Wait
 from global_discovery.v1 import pool_pb2
 from support.pools import a_registration
@@ -36,10 +36,17 @@ class Driver:
         return step
 
     def answer(
-        self, lease: int = 15, heartbeat: int = 5, lease_id: str = "id-1", *, after: float = 0.0
+        self,
+        lease: int = 15,
+        heartbeat: int = 5,
+        lease_id: str = "id-1",
+        *,
+        after: float = 0.0,
+        instance: str = "",
     ) -> None:
         self.now += after
-        self.schedule.answered(granted(lease, heartbeat, lease_id), self.now)
+        answer = granted(lease, heartbeat, lease_id)
+        self.schedule.answered(answer, self.now, instance=instance)
 
     def fail(self, code: grpc.StatusCode = INTERNAL, *, after: float = 0.0) -> None:
         self.now += after
@@ -378,6 +385,40 @@ def test_a_withdrawal_names_the_lease_and_nothing_is_sent_after_it() -> None:
     assert driver.idle()
     assert driver.schedule.withdrawal() is None
     assert driver.schedule.state().withdrawn
+
+
+def not_found(instance: str) -> CallFailed:
+    return CallFailed("a", grpc.StatusCode.NOT_FOUND, "gone", ErrorDetails(instance=instance))
+
+
+def test_every_instance_that_renewed_the_lease_may_say_that_it_has_ended() -> None:
+    driver = Driver()
+    driver.set(a_registration())
+    for instance in ("x", "y", ""):
+        driver.next_send()
+        driver.answer(instance=instance)
+    ended = {name: driver.schedule.has_ended(not_found(name)) for name in ("x", "y", "z", "")}
+    assert ended == {"x": True, "y": True, "z": False, "": False}
+
+
+def test_an_instance_that_held_an_earlier_lease_knows_nothing_of_the_present_one() -> None:
+    driver = Driver()
+    driver.set(a_registration())
+    for instance, lease_id in (("x", "id-1"), ("y", "id-2")):
+        driver.next_send()
+        driver.answer(instance=instance, lease_id=lease_id)
+    assert not driver.schedule.has_ended(not_found("x"))
+    assert driver.schedule.has_ended(not_found("y"))
+
+
+def test_only_not_found_says_that_a_lease_has_ended() -> None:
+    driver = Driver()
+    driver.set(a_registration())
+    driver.next_send()
+    driver.answer(instance="x")
+    details = ErrorDetails(instance="x")
+    for code in (UNAVAILABLE, INTERNAL, grpc.StatusCode.UNIMPLEMENTED):
+        assert not driver.schedule.has_ended(CallFailed("a", code, "", details))
 
 
 def test_without_a_lease_there_is_nothing_to_withdraw() -> None:

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from global_discovery.client import CallFailed, PoolCache, polling
-from global_discovery.client.polling import INSTANCE, polled, read_list
+from global_discovery.client.errors import INSTANCE
+from global_discovery.client.polling import polled, read_list
 from global_discovery.client.servers import is_url
 from global_discovery.client.watch import LONGEST_POLLING_SECONDS, Reconnect
 from global_discovery.v1 import pool_discovery_pb2 as pb

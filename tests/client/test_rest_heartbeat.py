@@ -167,6 +167,44 @@ async def test_a_share_that_a_server_says_is_gone_counts_as_withdrawn() -> None:
             assert await heartbeat.stop(withdraw=True)
 
 
+async def test_an_independent_server_that_never_knew_the_lease_has_withdrawn_nothing() -> None:
+    async with scripted_rest() as one, scripted_rest() as other:
+        other.instance = "other"
+        one.script("POST", GRANTED)
+        one.script("DELETE", a_problem(503))
+        other.script("DELETE", a_problem(404))
+        async with beating(Watched(one.url, other.url, timer=MovedTimer())) as heartbeat:
+            heartbeat.set(a_registration())
+            await heartbeat.until(leased)
+            assert not await heartbeat.stop(withdraw=True)
+            assert heartbeat.state.last_error is not None
+            assert heartbeat.state.last_error.code is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_server_that_may_have_forgotten_the_lease_has_withdrawn_nothing() -> None:
+    async with scripted_rest() as server:
+        server.script("POST", GRANTED)
+        server.script("DELETE", a_problem(404))
+        async with beating(Watched(server.url, timer=MovedTimer())) as heartbeat:
+            heartbeat.set(a_registration())
+            await heartbeat.until(leased)
+            server.instance = "restarted"
+            assert not await heartbeat.stop(withdraw=True)
+            assert heartbeat.state.failing
+
+
+async def test_another_server_that_knows_no_withdrawal_says_nothing_about_this_one() -> None:
+    async with scripted_rest() as one, scripted_rest() as other:
+        one.script("POST", GRANTED)
+        one.script("DELETE", a_problem(503))
+        other.script("DELETE", Said(405))
+        async with beating(Watched(one.url, other.url, timer=MovedTimer())) as heartbeat:
+            heartbeat.set(a_registration())
+            await heartbeat.until(leased)
+            assert not await heartbeat.stop(withdraw=True)
+            assert (heartbeat.state.can_withdraw, heartbeat.state.failing) == (True, True)
+
+
 async def test_a_server_that_answers_501_is_tried_again_like_any_other() -> None:
     timer = MovedTimer()
     async with scripted_rest() as server:

@@ -1,7 +1,7 @@
 """What a call can fail with, as one error with everything the server said."""
 
 import contextlib
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
 import grpc
@@ -11,6 +11,9 @@ from google.rpc.status_pb2 import Status
 
 T = TypeVar("T")
 
+INSTANCE = "x-global-discovery-instance"
+"""The header, and the trailing metadata, in which an instance names itself: its `ServerInfo` id."""
+MAX_INSTANCE_CHARACTERS = 256
 _DETAILS = "grpc-status-details-bin"
 _WORDS = {
     grpc.StatusCode.UNAVAILABLE: "is unavailable",
@@ -32,13 +35,15 @@ class FieldViolation(NamedTuple):
 
 
 class ErrorDetails(NamedTuple):
-    """What the google.rpc details of an answer say; empty when it has none of ours."""
+    """What an answer says beside its code and message; empty when it has none of ours."""
 
     reason: str = ""
     """The fixed reason of the protocol."""
     violations: tuple[FieldViolation, ...] = ()
     more_violations: int = 0
     """How many violations the server did not name."""
+    instance: str = ""
+    """The instance that answered, when it named itself."""
 
 
 class CallFailed(Exception):
@@ -89,6 +94,17 @@ async def answer(server: str, call: Awaitable[T]) -> T:
         raise CallFailed(server, grpc.StatusCode.UNKNOWN, str(error)) from error
 
 
+def instance_name(told: str | bytes) -> str:
+    """What can be the name of an instance; whatever else stands there names none."""
+    good = isinstance(told, str) and told.isascii() and len(told) <= MAX_INSTANCE_CHARACTERS
+    return str(told) if good else ""
+
+
+def instance_in(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
+    """The instance that trailing metadata name; empty when they name none."""
+    return next((instance_name(value) for name, value in metadata or () if name == INSTANCE), "")
+
+
 def causes(error: BaseException) -> Iterator[str]:
     """The error and everything that led to it, outermost first, one sentence each."""
     seen: set[int] = set()
@@ -123,4 +139,5 @@ def _details(error: grpc.aio.AioRpcError) -> ErrorDetails:
             for violation in bad.field_violations
         ),
         more_violations=int(more) if more.isascii() and more.isdecimal() else 0,
+        instance=instance_in(error.trailing_metadata()),
     )

@@ -13,8 +13,6 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import grpc
-
 from global_discovery.client.errors import CallFailed
 from global_discovery.client.heartbeat_schedule import (
     HeartbeatSchedule,
@@ -27,8 +25,8 @@ from global_discovery.client.registration_calls import (
     checked_server,
     open_calls,
 )
+from global_discovery.client.rest_registration import Granted
 from global_discovery.client.timing import SystemTimer, Timer, within
-from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
 
 FIRST_ANSWER_SECONDS = 1.0
@@ -101,9 +99,12 @@ class PoolHeartbeat:
 
         With `withdraw` the lease is ended first, so that the pool leaves at once:
         one attempt at each instance, all within the deadline of one call, at
-        most 5 s. Whether it was withdrawn is the result; otherwise, and without
-        `withdraw`, the pool leaves when its lease ends. A server that cannot
-        withdraw is no error: the state's `can_withdraw` tells it.
+        most 5 s, the one that granted the lease first. Whether it was withdrawn is
+        the result; otherwise, and without `withdraw`, the pool leaves when its
+        lease ends. An instance that does not know the lease counts only when it is
+        one that granted or renewed it: another one, or one that has forgotten it
+        in a restart, has withdrawn nothing. A server that cannot withdraw is no
+        error: the state's `can_withdraw` tells it.
         """
         self._withdraw = withdraw
         self._stopping.set()
@@ -142,27 +143,28 @@ class PoolHeartbeat:
         """Whether only the answer under way tells which lease the stop is to withdraw."""
         return self._withdraw and not self._schedule.holds_lease(self._timer.now())
 
-    def _take(self, call: "asyncio.Task[pb.RegisterPoolResponse]") -> None:
+    def _take(self, call: "asyncio.Task[Granted]") -> None:
         try:
-            response = call.result()
+            response, instance = call.result()
         except CallFailed as error:
             self._schedule.failed(error, self._timer.now())
         else:
-            self._schedule.answered(response, self._timer.now())
+            self._schedule.answered(response, self._timer.now(), instance=instance)
         self._tell()
 
-    async def _register(self, send: Send) -> pb.RegisterPoolResponse:
+    async def _register(self, send: Send) -> Granted:
         calls = await self._calls_to(send.server, new_connection=send.new_connection)
         return await calls.register(send.request, send.timeout)
 
     # -- withdrawing ---------------------------------------------------------
 
     async def _deregister(self) -> None:
-        """Withdraws the lease, at another instance when one is unavailable."""
+        """Withdraws the lease where it was granted, else wherever it is known."""
         request = self._schedule.withdrawal()
         if request is None:
             return
         servers = self._schedule.servers
+        servers.go_to(self._schedule.granted_by)
         servers.begin_round()
         give_up_at = self._timer.now() + self._schedule.call_seconds
         new_connection = False
@@ -171,7 +173,7 @@ class PoolHeartbeat:
                 calls = await self._calls_to(servers.current, new_connection=new_connection)
                 await calls.deregister(request, left)
             except CallFailed as error:
-                if error.code is not grpc.StatusCode.NOT_FOUND:
+                if not self._schedule.has_ended(error):
                     self._schedule.not_withdrawn(error)
                     self._tell()
                     if not servers.repeat_at_once():

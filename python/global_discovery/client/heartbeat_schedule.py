@@ -98,7 +98,7 @@ class HeartbeatState:
     next_attempt: float | None
     """When the next call is due; None while one is under way or there is nothing to send."""
     withdrawn: bool
-    """Whether the registration was withdrawn by `stop`."""
+    """Whether `stop` withdrew the lease, or found it ended at an instance that had held it."""
     can_withdraw: bool = True
     """False once a server granted a lease without an id, or did not know the withdrawal."""
 
@@ -116,6 +116,9 @@ class HeartbeatSchedule:
         self._lease_id = ""
         self._lease_seconds = ASSUMED_LEASE_SECONDS
         self._interval = ASSUMED_INTERVAL_SECONDS
+        self._granted_by = self._servers.current
+        self._holders: set[str] = set()
+        """The instances that granted or renewed the lease, of those that name themselves."""
         self._sequence = 0
         self._due = 0.0
         self._held_until = 0.0
@@ -128,6 +131,7 @@ class HeartbeatSchedule:
         self._failing = False
         self._withdrawn = False
         self._can_withdraw = True
+        self._withdrawal_failed = False
 
     # -- what to do ----------------------------------------------------------
 
@@ -157,6 +161,24 @@ class HeartbeatSchedule:
         if not self._lease_id:
             return None
         return pb.DeregisterPoolRequest(key=self._key, lease_id=self._lease_id)
+
+    @property
+    def granted_by(self) -> str:
+        """The server that granted or renewed the lease last: the first to withdraw it from."""
+        return self._granted_by
+
+    def has_ended(self, error: CallFailed) -> bool:
+        """Whether the failure of a withdrawal says that the lease has ended.
+
+        NOT_FOUND does, from an instance that granted or renewed this very lease: it
+        ended there by itself, by somebody else's withdrawal, or by an attempt of
+        ours whose answer was lost. From any other one it says nothing: an instance
+        with a store of its own never knew the lease, and one that was restarted,
+        behind the same name too, may have forgotten it while routers go on
+        carrying the pool. One that does not name itself counts as another one.
+        """
+        not_found = error.code is grpc.StatusCode.NOT_FOUND
+        return not_found and error.details.instance in self._holders
 
     @property
     def servers(self) -> Servers:
@@ -205,8 +227,10 @@ class HeartbeatSchedule:
             self._servers.begin_round()
         self._registration = registration
 
-    def answered(self, response: pb.RegisterPoolResponse, now: float) -> None:
-        """The call that was sent succeeded."""
+    def answered(
+        self, response: pb.RegisterPoolResponse, now: float, *, instance: str = ""
+    ) -> None:
+        """The call that was sent succeeded; `instance` is the one that answered, if it said so."""
         sent, self._sent = self._sent, None
         self._lease_seconds = max(1.0, float(response.lease_duration_secs))
         self._interval = max(1.0, float(response.heartbeat_interval_secs))
@@ -218,6 +242,11 @@ class HeartbeatSchedule:
         if sent is not None and sent.key == self._key:
             ends_at = self._sent_at + self._lease_seconds
             self._lease = HeldLease(self._lease_seconds, self._interval, ends_at)
+            if response.lease_id != self._lease_id:
+                self._holders.clear()
+            if instance:
+                self._holders.add(instance)
+            self._granted_by = self._servers.current
             self._lease_id = response.lease_id
             self._can_withdraw = bool(response.lease_id)
 
@@ -240,8 +269,14 @@ class HeartbeatSchedule:
     def not_withdrawn(self, error: CallFailed) -> None:
         """A withdrawal failed: the lease ends by itself.
 
-        That a server knows no withdrawal is told by the state, and is no error.
+        That a server knows no withdrawal is told by the state, and is no error. Only
+        the first answer tells that or NOT_FOUND; from the servers that are tried
+        after the one that granted the lease neither says anything.
         """
+        nothing_new = {grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNIMPLEMENTED}
+        if self._withdrawal_failed and error.code in nothing_new:
+            return
+        self._withdrawal_failed = True
         if error.code is grpc.StatusCode.UNIMPLEMENTED:
             self._can_withdraw = False
             return
@@ -289,6 +324,7 @@ class HeartbeatSchedule:
     def _forget_lease(self) -> None:
         self._lease = None
         self._lease_id = ""
+        self._holders.clear()
         self._retry = FIRST_RETRY_SECONDS
 
 

@@ -1,6 +1,10 @@
 """What every HTTP call of this package holds to: bounded answers, no redirects, no cookies."""
 
+from collections.abc import Mapping
+
 import aiohttp
+
+from global_discovery.client.errors import INSTANCE, instance_name
 
 _NO_LIMIT = aiohttp.ClientTimeout(total=None, connect=None, sock_read=None, sock_connect=None)
 
@@ -33,3 +37,8 @@ async def read_bounded(response: aiohttp.ClientResponse, limit: int) -> bytes:
         if len(body) > limit:
             raise TooLarge(f"the answer has more than {limit} bytes")
     return bytes(body)
+
+
+def instance_of(headers: Mapping[str, str]) -> str:
+    """The instance that answered; empty when it does not name itself properly."""
+    return instance_name(headers.get(INSTANCE, ""))

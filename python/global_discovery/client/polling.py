@@ -21,7 +21,7 @@ import grpc
 from google.protobuf import json_format
 
 from global_discovery.client.errors import CallFailed
-from global_discovery.client.http_answer import TooLarge, read_bounded
+from global_discovery.client.http_answer import TooLarge, instance_of, read_bounded
 from global_discovery.client.timing import Timer
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
@@ -30,12 +30,9 @@ CALL_SECONDS = 10.0
 MAX_BODY_BYTES = 64 * 1024 * 1024
 MAX_INLINE_BYTES = 64 * 1024
 """A longer body is read in a thread."""
-MAX_INSTANCE_CHARACTERS = 256
 ASSUMED_BOUND_SECONDS = 1.0
 _OK, _NOT_MODIFIED, _BAD_REQUEST, _SERVER_ERROR = 200, 304, 400, 500
 _MOMENTARY = {429, 502, 503, 504}
-INSTANCE = "X-Global-Discovery-Instance"
-"""The header that names the process: the id of `ServerInfo`."""
 _KEY = ("cluster_id", "namespace", "dgd_name")
 
 
@@ -93,7 +90,7 @@ async def _get(
             url, params=query, headers=headers, allow_redirects=False
         ) as response:
             status = response.status
-            instance = _instance(response.headers.get(INSTANCE, ""))
+            instance = instance_of(response.headers)
             if status == _NOT_MODIFIED and headers:
                 return _Answer(status, instance)
             if status == _OK:
@@ -109,11 +106,6 @@ async def _get(
     except ValueError as error:
         raise CallFailed(server, grpc.StatusCode.INVALID_ARGUMENT, str(error)) from error
     raise _refusal(server, status)
-
-
-def _instance(told: str) -> str:
-    """What can be a name; whatever else stands there names nobody."""
-    return told if told.isascii() and len(told) <= MAX_INSTANCE_CHARACTERS else ""
 
 
 def _refusal(server: str, status: int) -> CallFailed:

@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Protocol
 
 import grpc
 
-from global_discovery.client.errors import CallFailed, answer
-from global_discovery.client.rest_registration import MAX_SECONDS, RestRegistrationCalls
+from global_discovery.client.errors import CallFailed, answer, instance_in
+from global_discovery.client.rest_registration import (
+    MAX_SECONDS,
+    Granted,
+    RestRegistrationCalls,
+)
 from global_discovery.client.servers import is_url, open_channel, open_stub
 from global_discovery.client.timing import Timer
 from global_discovery.domain import frontend_url
@@ -23,9 +27,7 @@ if TYPE_CHECKING:
 class RegistrationCalls(Protocol):
     """One server, over connections of its own."""
 
-    async def register(
-        self, request: pb.RegisterPoolRequest, seconds: float
-    ) -> pb.RegisterPoolResponse:
+    async def register(self, request: pb.RegisterPoolRequest, seconds: float) -> Granted:
         """Registers or renews; raises CallFailed, also after `seconds`."""
         ...
 
@@ -63,15 +65,14 @@ class _GrpcRegistrationCalls:
         self._channel = open_channel(server)
         self._stub: PoolDiscoveryServiceAsyncStub = open_stub(self._channel)
 
-    async def register(
-        self, request: pb.RegisterPoolRequest, seconds: float
-    ) -> pb.RegisterPoolResponse:
-        response = await answer(self._server, self._stub.RegisterPool(request, timeout=seconds))
+    async def register(self, request: pb.RegisterPoolRequest, seconds: float) -> Granted:
+        call = self._stub.RegisterPool(request, timeout=seconds)
+        response = await answer(self._server, call)
         lease, interval = response.lease_duration_secs, response.heartbeat_interval_secs
         if not 1 <= interval <= lease <= MAX_SECONDS:
             told = f"granted a lease of {lease} s with a heartbeat every {interval} s"
             raise CallFailed(self._server, grpc.StatusCode.INTERNAL, told)
-        return response
+        return Granted(response, instance_in(await call.trailing_metadata()))
 
     async def deregister(self, request: pb.DeregisterPoolRequest, seconds: float) -> None:
         await answer(self._server, self._stub.DeregisterPool(request, timeout=seconds))

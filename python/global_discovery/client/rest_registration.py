@@ -19,7 +19,7 @@ import grpc
 from yarl import URL
 
 from global_discovery.client.errors import CallFailed, ErrorDetails, FieldViolation
-from global_discovery.client.http_answer import TooLarge, open_session, read_bounded
+from global_discovery.client.http_answer import TooLarge, instance_of, open_session, read_bounded
 from global_discovery.client.timing import Timer, within
 from global_discovery.v1 import pool_discovery_pb2 as pb
 
@@ -49,10 +49,19 @@ _CODES = {
 }
 
 
+class Granted(NamedTuple):
+    """A lease, and who granted it."""
+
+    response: pb.RegisterPoolResponse
+    instance: str
+    """The instance that answered; empty when it did not name itself."""
+
+
 class _Answer(NamedTuple):
     status: int
     is_problem: bool
     body: bytes
+    instance: str
 
     @property
     def is_good(self) -> bool:
@@ -68,16 +77,14 @@ class RestRegistrationCalls:
         self._timer = timer
         self._session = open_session()
 
-    async def register(
-        self, request: pb.RegisterPoolRequest, seconds: float
-    ) -> pb.RegisterPoolResponse:
+    async def register(self, request: pb.RegisterPoolRequest, seconds: float) -> Granted:
         """`POST /pools`. Raises CallFailed, also for an answer that grants no lease."""
         document = registration_document(request)
         answer = await self._call("POST", "/pools", seconds, json=document)
         if not answer.is_good:
             raise self._refused(answer)
         try:
-            return granted_lease(answer.body)
+            return Granted(granted_lease(answer.body), answer.instance)
         except ValueError as error:
             raise CallFailed(self._server, grpc.StatusCode.INTERNAL, str(error)) from error
 
@@ -115,7 +122,8 @@ class RestRegistrationCalls:
                 if response.ok:
                     raise
                 body = b""
-            return _Answer(response.status, response.content_type == _PROBLEM, body)
+            is_problem = response.content_type == _PROBLEM
+            return _Answer(response.status, is_problem, body, instance_of(response.headers))
 
     def _refused(self, answer: _Answer) -> CallFailed:
         code = _CODES.get(answer.status, grpc.StatusCode.UNKNOWN)
@@ -124,7 +132,7 @@ class RestRegistrationCalls:
             code = grpc.StatusCode.NOT_FOUND
         message, details = _problem(answer.body)
         told = f"HTTP {answer.status}" + (f": {message}" if message else "")
-        return CallFailed(self._server, code, told, details)
+        return CallFailed(self._server, code, told, details._replace(instance=answer.instance))
 
 
 def registration_document(request: pb.RegisterPoolRequest) -> dict[str, Any]:

@@ -71,6 +71,10 @@ class Servers:
         """The next one is current."""
         self._at = (self._at + 1) % len(self._servers)
 
+    def go_to(self, server: str) -> None:
+        """That one is current; it must be one of them."""
+        self._at = self._servers.index(server)
+
     def begin_round(self) -> None:
         """A call may again be repeated at once at each other instance."""
         self._repeats = max(1, len(self._servers) - 1)
