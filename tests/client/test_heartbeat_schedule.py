@@ -48,9 +48,12 @@ class Driver:
         answer = granted(lease, heartbeat, lease_id)
         self.schedule.answered(answer, self.now, instance=instance)
 
-    def fail(self, code: grpc.StatusCode = INTERNAL, *, after: float = 0.0) -> None:
+    def fail(
+        self, code: grpc.StatusCode = INTERNAL, *, after: float = 0.0, retry_after: float = 0.0
+    ) -> None:
         self.now += after
-        self.schedule.failed(CallFailed("a", code, "as the test says"), self.now)
+        details = ErrorDetails(retry_after=retry_after)
+        self.schedule.failed(CallFailed("a", code, "as the test says", details), self.now)
 
     def registered(self, lease: int = 15, heartbeat: int = 5) -> "Driver":
         self.set(a_registration())
@@ -280,7 +283,11 @@ def test_while_a_lease_runs_some_call_is_always_tried_before_it_ends(
         send = driver.next_send()
         if driver.now >= held.ends_at - 1:
             break
-        driver.fail(INTERNAL, after=data.draw(st.floats(0, send.timeout)))
+        driver.fail(
+            INTERNAL,
+            after=data.draw(st.floats(0, send.timeout)),
+            retry_after=data.draw(st.sampled_from([0, 3, 1e9])),
+        )
     assert driver.now < held.ends_at
 
 
@@ -343,6 +350,90 @@ def test_a_refusal_of_the_content_is_no_reason_to_leave_the_instance() -> None:
     driver.fail(grpc.StatusCode.INVALID_ARGUMENT)
     send = driver.next_send()
     assert (send.server, send.new_connection) == ("a", False)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.UNIMPLEMENTED,
+    ],
+)
+def test_a_refusal_that_may_be_the_servers_own_is_taken_to_the_next_one_after_the_pause(
+    code: grpc.StatusCode,
+) -> None:
+    driver = Driver("a", "b")
+    driver.set(a_registration())
+    driver.next_send()
+    began = driver.now
+    driver.fail(code)
+    assert driver.next_send().server == "b"
+    assert driver.now == began + 1
+
+
+def test_a_server_that_asks_for_time_gets_it() -> None:
+    driver = Driver()
+    driver.set(a_registration())
+    driver.next_send()
+    began = driver.now
+    driver.fail(grpc.StatusCode.RESOURCE_EXHAUSTED, retry_after=7)
+    driver.next_send()
+    assert driver.now == began + 7
+
+
+def test_a_server_that_asks_for_time_does_not_hold_up_another_one() -> None:
+    driver = Driver("a", "b", "c")
+    driver.set(a_registration())
+    driver.next_send()
+    began = driver.now
+    seen = []
+    for retry_after in (9, 0, 0, 0, 0):
+        driver.fail(retry_after=retry_after)
+        seen.append((driver.next_send().server, driver.now - began))
+    assert seen == [("b", 1), ("c", 3), ("b", 7), ("c", 12), ("a", 17)]
+
+
+def test_where_all_ask_for_time_the_first_that_may_be_called_is() -> None:
+    driver = Driver("a", "b")
+    driver.set(a_registration())
+    driver.next_send()
+    began = driver.now
+    driver.fail(retry_after=12)
+    driver.next_send()
+    driver.fail(retry_after=8)
+    assert driver.next_send().server == "b"
+    assert driver.now == began + 9
+
+
+def test_no_server_may_ask_for_so_much_time_that_the_lease_ends() -> None:
+    driver = Driver().registered(lease=15, heartbeat=5)
+    began = driver.now
+    driver.next_send()
+    driver.fail(retry_after=60)
+    driver.next_send()
+    assert driver.now == began + 14
+
+
+def test_no_server_may_ask_for_more_time_than_one_lease() -> None:
+    driver = Driver()
+    driver.set(a_registration())
+    driver.next_send()
+    began = driver.now
+    driver.fail(retry_after=1e9)
+    driver.next_send()
+    assert driver.now == began + 15
+
+
+@pytest.mark.parametrize(("told", "kept"), [(15, 5), (8, 5), (7, 7), (5, 5)])
+def test_an_interval_that_leaves_no_room_for_a_second_try_is_shortened(
+    told: int, kept: int
+) -> None:
+    driver = Driver().registered(lease=15, heartbeat=told)
+    began = driver.now
+    driver.next_send()
+    assert driver.now == began + kept
 
 
 def test_a_withdrawn_lease_is_dropped_and_the_pool_registered_anew_one_lease_later() -> None:
@@ -454,4 +545,4 @@ def test_a_server_that_grants_nothing_is_not_called_in_a_loop() -> None:
     began = driver.now
     driver.answer(0, 0)
     driver.next_send()
-    assert driver.now >= began + 1
+    assert driver.now >= began + 0.3

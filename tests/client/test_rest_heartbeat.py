@@ -226,6 +226,32 @@ async def test_an_unavailable_instance_is_passed_over_without_a_pause() -> None:
             assert (await heartbeat.until(leased)).server == there.url
 
 
+@pytest.mark.parametrize("status", [401, 403, 413, 415, 429, 501])
+async def test_a_server_that_refuses_is_left_for_the_next_one_after_the_pause(
+    status: int,
+) -> None:
+    timer = MovedTimer()
+    async with scripted_rest() as refuses, scripted_rest() as there:
+        refuses.script("POST", Said(status))
+        there.script("POST", GRANTED)
+        async with beating(Watched(refuses.url, there.url, timer=timer)) as heartbeat:
+            heartbeat.set(a_registration())
+            await timer.slept_for(1)
+            timer.advance(1)
+            assert (await heartbeat.until(leased)).server == there.url
+
+
+async def test_a_server_that_says_when_to_come_back_is_called_then() -> None:
+    timer = MovedTimer()
+    async with scripted_rest() as server:
+        server.script("POST", Said(429, headers={"Retry-After": "9"}), GRANTED)
+        async with beating(Watched(server.url, timer=timer)) as heartbeat:
+            heartbeat.set(a_registration())
+            await timer.slept_for(9)
+            timer.advance(9)
+            await heartbeat.until(leased)
+
+
 async def test_a_server_that_refuses_connections_is_unavailable() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

@@ -44,6 +44,8 @@ class ErrorDetails(NamedTuple):
     """How many violations the server did not name."""
     instance: str = ""
     """The instance that answered, when it named itself."""
+    retry_after: float = 0.0
+    """For how many seconds it asked not to be called; 0 when it did not."""
 
 
 class CallFailed(Exception):
@@ -123,7 +125,7 @@ def _sentence(error: BaseException) -> str:
 
 def _details(error: grpc.aio.AioRpcError) -> ErrorDetails:
     """The google.rpc details, as far as they can be read."""
-    info, bad = details_pb.ErrorInfo(), details_pb.BadRequest()
+    info, bad, retry = details_pb.ErrorInfo(), details_pb.BadRequest(), details_pb.RetryInfo()
     for name, value in error.trailing_metadata() or ():
         if name != _DETAILS or not isinstance(value, bytes):
             continue
@@ -131,6 +133,7 @@ def _details(error: grpc.aio.AioRpcError) -> ErrorDetails:
             for detail in Status.FromString(value).details:
                 detail.Unpack(info)
                 detail.Unpack(bad)
+                detail.Unpack(retry)
     more = info.metadata.get("more_violations", "")
     return ErrorDetails(
         reason=info.reason,
@@ -140,4 +143,5 @@ def _details(error: grpc.aio.AioRpcError) -> ErrorDetails:
         ),
         more_violations=int(more) if more.isascii() and more.isdecimal() else 0,
         instance=instance_in(error.trailing_metadata()),
+        retry_after=max(0.0, retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9),
     )

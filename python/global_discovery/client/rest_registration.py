@@ -19,7 +19,13 @@ import grpc
 from yarl import URL
 
 from global_discovery.client.errors import CallFailed, ErrorDetails, FieldViolation
-from global_discovery.client.http_answer import TooLarge, instance_of, open_session, read_bounded
+from global_discovery.client.http_answer import (
+    TooLarge,
+    instance_of,
+    open_session,
+    read_bounded,
+    retry_after,
+)
 from global_discovery.client.timing import Timer, within
 from global_discovery.v1 import pool_discovery_pb2 as pb
 
@@ -39,7 +45,7 @@ _CODES = {
     408: grpc.StatusCode.DEADLINE_EXCEEDED,
     409: grpc.StatusCode.FAILED_PRECONDITION,
     413: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    415: grpc.StatusCode.INVALID_ARGUMENT,
+    415: grpc.StatusCode.UNIMPLEMENTED,
     422: grpc.StatusCode.INVALID_ARGUMENT,
     429: grpc.StatusCode.RESOURCE_EXHAUSTED,
     501: grpc.StatusCode.UNIMPLEMENTED,
@@ -62,6 +68,7 @@ class _Answer(NamedTuple):
     is_problem: bool
     body: bytes
     instance: str
+    retry_after: float
 
     @property
     def is_good(self) -> bool:
@@ -122,8 +129,13 @@ class RestRegistrationCalls:
                 if response.ok:
                     raise
                 body = b""
-            is_problem = response.content_type == _PROBLEM
-            return _Answer(response.status, is_problem, body, instance_of(response.headers))
+            return _Answer(
+                status=response.status,
+                is_problem=response.content_type == _PROBLEM,
+                body=body,
+                instance=instance_of(response.headers),
+                retry_after=retry_after(response.headers),
+            )
 
     def _refused(self, answer: _Answer) -> CallFailed:
         code = _CODES.get(answer.status, grpc.StatusCode.UNKNOWN)
@@ -132,7 +144,8 @@ class RestRegistrationCalls:
             code = grpc.StatusCode.NOT_FOUND
         message, details = _problem(answer.body)
         told = f"HTTP {answer.status}" + (f": {message}" if message else "")
-        return CallFailed(self._server, code, told, details._replace(instance=answer.instance))
+        details = details._replace(instance=answer.instance, retry_after=answer.retry_after)
+        return CallFailed(self._server, code, told, details)
 
 
 def registration_document(request: pb.RegisterPoolRequest) -> dict[str, Any]:

@@ -67,6 +67,10 @@ class Servers:
         """The server to call."""
         return self._servers[self._at]
 
+    def in_turn(self) -> Sequence[str]:
+        """All of them, the current one first."""
+        return self._servers[self._at :] + self._servers[: self._at]
+
     def move_on(self) -> None:
         """The next one is current."""
         self._at = (self._at + 1) % len(self._servers)
