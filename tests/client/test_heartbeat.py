@@ -6,7 +6,7 @@ import socket
 import grpc
 import pytest
 
-from global_discovery.client import PoolHeartbeat
+from global_discovery.client import HeartbeatState, PoolHeartbeat
 from global_discovery.client.errors import causes
 from global_discovery.domain.lease import LeaseTerms
 from global_discovery.v1 import pool_discovery_pb2 as pb
@@ -315,6 +315,33 @@ async def test_a_stop_at_a_server_that_swallows_everything_ends_with_the_deadlin
                 async with asyncio.timeout(PATIENCE):
                     assert not await heartbeat.stop(withdraw=True)
                 assert heartbeat.state.last_error is not None
+
+
+async def test_a_callback_that_fails_is_reported_and_ends_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seen = asyncio.Event()
+
+    def fails(state: HeartbeatState) -> None:
+        if state.withdrawn:
+            seen.set()
+        raise RuntimeError("as the test says")
+
+    async with scripted_server() as server:
+        server.script("RegisterPool", granted())
+        server.script("DeregisterPool", GONE)
+        heartbeat = PoolHeartbeat([server.target], on_state=fails)
+        running = asyncio.create_task(heartbeat.run())
+        heartbeat.set(a_registration())
+        for model in ("second", "third"):
+            await server.next_call()
+            heartbeat.set(a_registration(model=model))
+        async with asyncio.timeout(PATIENCE):
+            assert await heartbeat.stop(withdraw=True)
+            await running
+    assert seen.is_set()
+    assert "on_state" in caplog.text
+    assert "as the test says" in caplog.text
 
 
 async def test_a_stop_before_it_runs_ends_the_run() -> None:

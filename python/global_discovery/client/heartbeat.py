@@ -10,6 +10,7 @@ the pool leaves the lists when its lease ends.
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,6 +29,8 @@ from global_discovery.client.registration_calls import (
 from global_discovery.client.rest_registration import Granted
 from global_discovery.client.timing import SystemTimer, Timer, within
 from global_discovery.v1 import pool_pb2
+
+_LOG = logging.getLogger(__name__)
 
 FIRST_ANSWER_SECONDS = 1.0
 """How long a stop waits for the answer of a first registration, to learn what to withdraw."""
@@ -49,7 +52,8 @@ class PoolHeartbeat:
         Each is a gRPC target, or an `http://` or `https://` URL of a server that is
         to be called over REST; one may stand beside the other. `relay_id` must
         differ between the relays of one pool and stay the same when one restarts.
-        `on_state` is called after each call that ended.
+        `on_state` is called after each call that ended; what it raises is logged, and
+        ends nothing.
         """
         called = [checked_server(server) for server in servers]
         self._schedule = HeartbeatSchedule(called, relay_id=relay_id)
@@ -200,8 +204,12 @@ class PoolHeartbeat:
             await calls.close()
 
     def _tell(self) -> None:
-        if self._on_state is not None:
+        if self._on_state is None:
+            return
+        try:
             self._on_state(self._schedule.state())
+        except Exception:  # noqa: BLE001 - the caller's function may raise anything
+            _LOG.exception("the on_state callback of a heartbeat failed")
 
 
 async def _done(call: "asyncio.Task[Any]") -> None:
