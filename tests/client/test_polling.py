@@ -110,6 +110,14 @@ async def until(timer: MovedTimer, holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
+async def until_told(cache: PoolCache, name: str) -> None:
+    """Returns once a pool of that name is offered; no time passes."""
+    async with asyncio.timeout(PATIENCE):
+        async for _ in cache.changes():
+            if name in names(cache):
+                return
+
+
 async def first_error(server: HttpServer) -> CallFailed:
     messages = polled(server.url, wanted=None, every=1, timer=MovedTimer())
     try:
@@ -419,6 +427,30 @@ async def test_a_server_that_does_not_answer_is_left_and_nothing_is_dropped(
         assert cache.state.last_error is not None
         assert cache.state.last_error.code is grpc.StatusCode.DEADLINE_EXCEEDED
     released.set()
+
+
+async def test_a_server_that_answers_slowly_but_within_the_deadline_is_no_silent_one(
+    server: HttpServer,
+) -> None:
+    timer = MovedTimer()
+    asked, released = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: web.Request) -> web.StreamResponse:
+        asked.set()
+        await released.wait()
+        return web.json_response(a_list("b"))
+
+    server.script(By("x", a_list("a")), slow)
+    async with PoolCache([server.url], timer=timer, poll_seconds=1) as cache:
+        await cache.wait_synced()
+        await timer.slept_for(1)
+        timer.advance(1)
+        async with asyncio.timeout(PATIENCE):
+            await asked.wait()
+        timer.advance(9)
+        released.set()
+        await until_told(cache, "b")
+        assert cache.state.last_error is None
 
 
 # -- beside servers that can be watched ----------------------------------------------

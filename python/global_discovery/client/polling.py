@@ -22,11 +22,14 @@ from google.protobuf import json_format
 
 from global_discovery.client.errors import CallFailed
 from global_discovery.client.http_answer import TooLarge, instance_of, read_bounded
-from global_discovery.client.timing import Timer
+from global_discovery.client.timing import Timer, within
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
 
 CALL_SECONDS = 10.0
+"""How long an answer may take, its body included."""
+READ_SECONDS = 5.0
+"""What is allowed for reading a long list once it has come."""
 MAX_BODY_BYTES = 64 * 1024 * 1024
 MAX_INLINE_BYTES = 64 * 1024
 """A longer body is read in a thread."""
@@ -45,6 +48,11 @@ class _Answer(NamedTuple):
     body: bytes = b""
 
 
+def longest_silence(every: float) -> float:
+    """For how many seconds nothing may come of a server that is polled and works."""
+    return every + CALL_SECONDS + READ_SECONDS
+
+
 async def polled(
     server: str, *, wanted: pb.PoolFilter | None, every: int, timer: Timer
 ) -> AsyncGenerator[pb.WatchPoolsResponse, None]:
@@ -56,13 +64,21 @@ async def polled(
     url = server.rstrip("/") + "/pools"
     tag, instance = "", None
     newest = pb.WatchPoolsResponse()
-    limits = aiohttp.ClientTimeout(total=CALL_SECONDS)
+    no_limits = aiohttp.ClientTimeout(total=None, connect=None, sock_read=None, sock_connect=None)
     async with aiohttp.ClientSession(
-        timeout=limits, cookie_jar=aiohttp.DummyCookieJar()
+        timeout=no_limits, cookie_jar=aiohttp.DummyCookieJar()
     ) as session:
         while True:
             headers = {"If-None-Match": tag} if tag else {}
-            answer = await _get(session, server, url, _query(wanted), headers)
+            asking = _get(session, server, url, _query(wanted), headers)
+            try:
+                answer = await within(timer, CALL_SECONDS, asking)
+            except TimeoutError as error:
+                code, told = (
+                    grpc.StatusCode.DEADLINE_EXCEEDED,
+                    f"no answer within {CALL_SECONDS:g} s",
+                )
+                raise CallFailed(server, code, told) from error
             same, instance = answer.instance == instance, answer.instance
             if answer.status == _OK:
                 snapshot, mark = await _read(server, answer.body)
@@ -96,9 +112,6 @@ async def _get(
             if status == _OK:
                 body = await read_bounded(response, MAX_BODY_BYTES)
                 return _Answer(status, instance, response.headers.get("ETag", ""), body)
-    except TimeoutError as error:
-        code = grpc.StatusCode.DEADLINE_EXCEEDED
-        raise CallFailed(server, code, f"no answer within {CALL_SECONDS:g} s") from error
     except (aiohttp.ClientError, OSError) as error:
         raise CallFailed(server, grpc.StatusCode.UNAVAILABLE, str(error)) from error
     except TooLarge as error:

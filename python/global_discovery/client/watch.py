@@ -29,7 +29,7 @@ import grpc
 
 from global_discovery.client.errors import CallFailed, answer
 from global_discovery.client.fold import Fold, PoolFold, RouterFold, Update, WatchResponse
-from global_discovery.client.polling import polled
+from global_discovery.client.polling import longest_silence, polled
 from global_discovery.client.servers import Servers, is_url, open_channel, open_stub
 from global_discovery.client.timing import SystemTimer, Timer, within
 from global_discovery.v1 import pool_discovery_pb2 as pb
@@ -197,7 +197,7 @@ class Watch(Generic[F]):
         """The states of one stream, until it ends. Raises CallFailed."""
         self._fold.begin_stream()
         info: pb.ServerInfo | None = None
-        limit = FIRST_MESSAGE_SECONDS
+        limit = longest_silence(0) if is_url(server) else FIRST_MESSAGE_SECONDS
         async with self._open_stream(server, self._fold.position) as messages:
             while (message := await self._next(server, messages, limit)) is not None:
                 self._reconnect.heard()
@@ -208,6 +208,8 @@ class Watch(Generic[F]):
                     info = message.server
                 idle = (info.idle_interval_secs if info else 0) or self._idle_seconds
                 limit = float(DEAD_AFTER_INTERVALS * idle)
+                if is_url(server):
+                    limit = max(limit, longest_silence(idle))
                 update = self._fold.apply(message, now=self._timer.now())
                 if begins or update is not None:
                     connection = Connection(server, True, info, self._last_error)
