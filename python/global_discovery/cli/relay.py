@@ -33,6 +33,8 @@ CLUSTER_VARIABLE = "DYN_CLUSTER_ID"
 POD_VARIABLE = "POD_UID"
 DEFAULT_LISTEN = "0.0.0.0:8082"
 _COUNT = re.compile(r"[0-9]{1,9}")
+_QUERY = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*")
+"""What may stand in a query (RFC 3986, 3.4)."""
 _FLAG_OF_FIELD = {
     "cluster_id": "--cluster-id",
     "namespace": "--pool",
@@ -139,8 +141,8 @@ def _add_model_server(group: "argparse._ArgumentGroup") -> None:
     add(
         "--openai-url",
         metavar="URL",
-        type=_url,
-        help="its URL without /v1 [default: the first frontend]",
+        type=_openai_url,
+        help="its URL, with or without /v1 at the end [default: the first frontend]",
     )
     add(
         "--health-url",
@@ -227,7 +229,7 @@ def _settings(args: argparse.Namespace) -> RelaySettings:
     relay_id = args.relay_id or os.environ.get(POD_VARIABLE) or socket.gethostname()
     registration = _registration(args, relay_id)
     content = registration.content
-    openai_url = args.openai_url or next(iter(args.frontends), None)
+    openai_url = args.openai_url or next(map(_without_v1, args.frontends), None)
     if openai_url is None:
         raise Misused("--openai-url is required where there is no --frontend")
     return RelaySettings(
@@ -298,9 +300,22 @@ def _url(text: str) -> str:
 
 
 def _health_url(text: str) -> str:
-    """As it was given: to some servers a trailing `/` means something."""
-    _url(text)
+    """As it was given, query included: to some servers a trailing `/` means something."""
+    url, _, query = text.partition("?")
+    _url(url)
+    if _QUERY.fullmatch(query) is None:
+        raise argparse.ArgumentTypeError(f"{shown(text)} has a query that is none")
     return text
+
+
+def _openai_url(text: str) -> str:
+    """Without `/v1` at its end, which clients of such servers have in their base URL."""
+    return _without_v1(_url(text))
+
+
+def _without_v1(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.removesuffix('/v1')}"
 
 
 def _urls(text: str) -> list[str]:
