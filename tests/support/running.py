@@ -17,6 +17,7 @@ from global_discovery.view.fanout import DEFAULT_WRITE_SECONDS, STREAM_AGE_SECON
 async def a_service(
     *,
     port: int = 0,
+    rest_port: int = 0,
     terms: LeaseTerms | None = None,
     routers: tuple[Router, ...] = (),
     clock: Clock | None = None,
@@ -32,7 +33,7 @@ async def a_service(
             slow_watcher_seconds=slow_watcher_seconds,
             stream_age=stream_age,
         ),
-        listen="127.0.0.1:0",
+        listen=f"127.0.0.1:{rest_port}",
         grpc_listen=f"127.0.0.1:{port}",
         trusted_proxies=trusted_proxies,
     )
