@@ -12,7 +12,9 @@ been registered for longer than its *bound* is in the view; so:
 * `removed` ends it always, and nothing else does.
 
 Where the process cannot be known (an older server's list over HTTP does not name
-it), every mark counts as another one's. There is no I/O here, and time is an argument.
+it), every mark counts as another one's. A view counts as of when it came: one that
+was under way for longer than its bound may, until the next change comes, end what
+another process told meanwhile. There is no I/O here, and time is an argument.
 """
 
 import math
