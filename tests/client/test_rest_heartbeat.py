@@ -1,7 +1,6 @@
 """The heartbeat over REST: today's servers, older ones, and ones that answer nonsense."""
 
 import asyncio
-import json
 import socket
 
 import aiohttp
@@ -10,8 +9,6 @@ import pytest
 
 from global_discovery.client.errors import causes
 from global_discovery.client.heartbeat import PoolHeartbeat
-from global_discovery.client.heartbeat_schedule import HeartbeatState
-from global_discovery.client.rest_registration import MAX_ANSWER_BYTES
 from global_discovery.v1 import pool_pb2
 from support.beating import PATIENCE, Watched, beating, failing, leased
 from support.pools import a_registration
@@ -30,15 +27,6 @@ from support.timer import MovedTimer
 GRANTED = granted_json(lease_id="id-1")
 LEGACY = granted_json()
 GONE = Said(204)
-
-
-async def failed_with(*steps: Said | str) -> HeartbeatState:
-    """How a heartbeat stands after a call that was answered so."""
-    async with scripted_rest() as server:
-        server.script("POST", *steps)
-        async with beating(Watched(server.url, timer=MovedTimer())) as heartbeat:
-            heartbeat.set(a_registration())
-            return await heartbeat.until(failing)
 
 
 async def test_it_registers_renews_and_withdraws_at_a_real_server() -> None:
@@ -305,16 +293,6 @@ async def test_a_lease_that_was_withdrawn_is_dropped_and_comes_back_one_lease_la
         assert [body.get("lease_id") for body in bodies] == [None, "id-1", None]
 
 
-async def test_a_refusal_names_the_fields() -> None:
-    state = await failed_with(
-        a_problem(422, errors=[{"field": "model", "message": "is required"}, 5, {}], more_errors=2)
-    )
-    assert state.last_error is not None
-    assert state.last_error.code is grpc.StatusCode.INVALID_ARGUMENT
-    assert "model: is required" in str(state.last_error)
-    assert "and 2 more" in str(state.last_error)
-
-
 async def test_a_call_that_is_not_answered_is_ended_at_its_deadline() -> None:
     timer = MovedTimer()
     async with scripted_rest() as server:
@@ -366,66 +344,6 @@ async def test_a_stop_at_a_server_that_swallows_the_withdrawal_ends_with_the_dea
             assert heartbeat.state.failing
 
 
-def _json(**members: object) -> bytes:
-    return json.dumps(
-        {"lease_duration_secs": 15, "heartbeat_interval_secs": 5, "lease_id": "i"} | members
-    ).encode()
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"OK",
-        b"\xff\xfe",
-        b"[]",
-        b"null",
-        b"[" * 60_000,
-        b'{"lease_duration_secs": ' + b"9" * 5_000 + b"}",
-        b"{}",
-        b'{"lease_duration_secs": 15}',
-        _json(lease_duration_secs=0),
-        _json(heartbeat_interval_secs=0),
-        _json(lease_duration_secs=-15),
-        _json(lease_duration_secs="15"),
-        _json(lease_duration_secs=15.5),
-        _json(lease_duration_secs=True),
-        _json(lease_duration_secs=2**32),
-        _json(lease_duration_secs=86_401),
-        _json(heartbeat_interval_secs=16),
-        _json(lease_duration_secs=float("nan")),
-        _json(lease_id=7),
-        _json(lease_id='"'),
-        _json(lease_id="a\r\nX-Injected: 1"),
-        _json(lease_id="i" * 65),
-        _json(padding="x" * MAX_ANSWER_BYTES),
-    ],
-    ids=lambda body: str(body[:40]),
-)
-async def test_an_answer_that_grants_no_lease_is_a_failed_call(body: bytes) -> None:
-    state = await failed_with(Said(200, body))
-    assert state.lease is None
-    assert state.next_attempt is not None
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        Said(302, headers={"Location": "/elsewhere"}),
-        Said(500, b"<html>", "text/html"),
-        Said(500, b"x" * 2 * MAX_ANSWER_BYTES, "text/html"),
-        Said(422, b"[]", "application/problem+json"),
-        Said(422, b'{"detail": 5, "errors": 7}', "application/problem+json"),
-        Said(200, b"\x1f\x8b garbage", headers={"Content-Encoding": "gzip"}),
-        DROP,
-    ],
-    ids=str,
-)
-async def test_any_other_answer_is_a_failed_call_too(said: Said | str) -> None:
-    state = await failed_with(said)
-    assert state.lease is None
-
-
 async def test_a_redirect_is_not_followed() -> None:
     async with scripted_rest() as server:
         server.script("POST", Said(307, headers={"Location": "/elsewhere"}))
@@ -433,17 +351,6 @@ async def test_a_redirect_is_not_followed() -> None:
             heartbeat.set(a_registration())
             await heartbeat.until(failing)
         assert server.asked.qsize() == 1
-
-
-@pytest.mark.parametrize(("lease", "heartbeat"), [(0, 0), (0, 5), (15, 0), (5, 6)])
-async def test_a_grpc_answer_that_grants_no_lease_is_a_failed_call(
-    lease: int, heartbeat: int
-) -> None:
-    async with scripted_server() as server:
-        server.script("RegisterPool", granted(lease, heartbeat))
-        async with beating(Watched(server.target, timer=MovedTimer())) as beat:
-            beat.set(a_registration())
-            assert (await beat.until(failing)).lease is None
 
 
 async def test_a_grpc_server_without_withdrawal_is_no_error() -> None:

@@ -108,7 +108,8 @@ class PoolHeartbeat:
         lease ends. An instance that does not know the lease counts only when it is
         one that granted or renewed it: another one, or one that has forgotten it
         in a restart, has withdrawn nothing. A server that cannot withdraw is no
-        error: the state's `can_withdraw` tells it.
+        error: the state's `can_withdraw` tells it. A lease that an independent server
+        granted earlier, before this one took over, ends by itself.
         """
         self._withdraw = withdraw
         self._stopping.set()
