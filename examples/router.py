@@ -26,12 +26,8 @@ from global_discovery.client import PoolCache
 MAX_BODY_BYTES = 32 * 1024 * 1024
 CONNECT_SECONDS = 2.0
 HOP_BY_HOP = {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
-OURS = HOP_BY_HOP | {
-    "host",
-    "expect",
-    "content-length",
-    "content-encoding",
-}  # of a body read already
+# The body is read, and decoded, before it is passed on.
+OURS = HOP_BY_HOP | {"host", "expect", "content-length", "content-encoding"}
 
 
 class Router:
