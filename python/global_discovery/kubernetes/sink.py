@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-T = TypeVar("T", contravariant=True)
+T_contra = TypeVar("T_contra", contravariant=True)
 
 
-class Sink(Protocol[T]):
+class Sink(Protocol[T_contra]):
     """Holds the last known state. Called from the loop only; none of it may block or raise."""
 
-    def replaced(self, items: Sequence[T]) -> None:
+    def replaced(self, items: Sequence[T_contra]) -> None:
         """The whole set as of one moment: what is not in it is gone."""
         ...
 
-    def put(self, item: T) -> None:
+    def put(self, item: T_contra) -> None:
         """An object entered the set or changed."""
         ...
 
@@ -22,8 +22,11 @@ class Sink(Protocol[T]):
         ...
 
     def in_sync(self) -> None:
-        """From now on the set follows the server: after a complete list, and whenever
-        the watch that was broken goes on from where it was. May be repeated."""
+        """The set follows the server from now on. May be repeated.
+
+        Told after a complete list, and when a watch that was broken goes on from
+        where it was.
+        """
         ...
 
     def out_of_sync(self) -> None:
