@@ -46,6 +46,10 @@ class Event(Enum):
     """A watcher did not read its stream for too long."""
     MARK_CHANGED = "mark_changed"
     """The mark of a view, or its reasons, changed."""
+    POOL_ONE_SIDED = "pool_one_sided"
+    """Only the imported slices, or only the registrations, have listed a pool for long."""
+    POOL_WITHOUT_FRONTENDS = "pool_without_frontends"
+    """A listed pool has no Ready frontend."""
     NO_ROUTERS = "no_routers_configured"
     """No router is configured; the list of routers is empty and exact."""
 
