@@ -50,6 +50,12 @@ class Event(Enum):
     """Only the imported slices, or only the registrations, have listed a pool for long."""
     POOL_WITHOUT_FRONTENDS = "pool_without_frontends"
     """A listed pool has no Ready frontend."""
+    WATCH_FAILING = "watch_failing"
+    """A list or watch of the Kubernetes API fails; said once until it changes or heals."""
+    WATCH_RECOVERED = "watch_recovered"
+    """The watch has been well for half a minute."""
+    OBJECTS_UNREADABLE = "objects_unreadable"
+    """Objects of the Kubernetes API are left out, because they cannot be decoded."""
     NO_ROUTERS = "no_routers_configured"
     """No router is configured; the list of routers is empty and exact."""
 
