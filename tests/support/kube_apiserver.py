@@ -29,6 +29,8 @@ from support.kube_objects import Object, collection, path_of
 ADMIN_TOKEN = "administrator"  # noqa: S105 - of a server that lives as long as a test
 PATIENCE_SECONDS = 60
 UNAUTHORIZED = 401
+NOT_FOUND = 404
+TOO_MANY_REQUESTS = 429
 _POLL_SECONDS = 0.05
 _STARTS = 3
 _MODEST = {"GOMEMLIMIT": "512MiB", "GOGC": "50"}
@@ -37,10 +39,9 @@ _MODEST = {"GOMEMLIMIT": "512MiB", "GOGC": "50"}
 class Refused(Exception):
     """The API server answered with an error."""
 
-    def __init__(self, status: int, body: Any) -> None:
+    def __init__(self, status: int, body: str) -> None:
         super().__init__(f"{status}: {body}")
         self.status = status
-        self.body = body
 
 
 class ControlPlane:
@@ -140,19 +141,30 @@ class ControlPlane:
     async def call(
         self, method: str, path: str, body: Any = None, *, token: str = ADMIN_TOKEN, **kwargs: Any
     ) -> Any:
-        """The answer's JSON. Raises Refused for any status of 400 and above."""
+        """The answer's JSON. Raises Refused for any status of 400 and above.
+
+        But 429 says that a cache is still being filled: then it asks again.
+        """
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                try:
+                    return await self._call_once(method, path, body, token, **kwargs)
+                except Refused as refused:
+                    if refused.status != TOO_MANY_REQUESTS:
+                        raise
+                    await asyncio.sleep(_POLL_SECONDS)
+
+    async def _call_once(self, method: str, path: str, body: Any, token: str, **kwargs: Any) -> Any:
         headers = {"Authorization": f"Bearer {token}", **kwargs.pop("headers", {})}
-        timeout = aiohttp.ClientTimeout(total=PATIENCE_SECONDS)
         async with (
-            aiohttp.ClientSession(self.url, timeout=timeout) as session,
+            aiohttp.ClientSession(self.url) as session,
             session.request(
                 method, path, json=body, headers=headers, ssl=self._trust(), **kwargs
             ) as answer,
         ):
-            document = await answer.json(content_type=None)
-            if answer.status >= 400:
-                raise Refused(answer.status, document)
-            return document
+            if not answer.ok:
+                raise Refused(answer.status, await answer.text())
+            return await answer.json()
 
     @contextlib.asynccontextmanager
     async def watching(
@@ -165,6 +177,19 @@ class ControlPlane:
             session.get(path, params=params, ssl=self._trust()) as answer,
         ):
             yield aiter(answer.content)
+
+    async def until_served(self, path: str) -> None:
+        """Returns once the server knows a path, such as that of a new kind's group."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                try:
+                    await self.call("GET", path)
+                except Refused as refused:
+                    if refused.status != NOT_FOUND:
+                        raise
+                    await asyncio.sleep(_POLL_SECONDS)
+                else:
+                    return
 
     async def create(self, item: Object) -> Object:
         folder, _, _ = path_of(item).rpartition("/")
