@@ -172,6 +172,20 @@ async def test_slices_that_change_or_go_move_and_remove_the_pool(tmp_path: Path)
         await world.listed()
 
 
+async def test_a_slice_with_a_damaged_endpoint_counts_with_the_others(tmp_path: Path) -> None:
+    async with fake_kube_api() as api, a_world(tmp_path, *LONG_LEASE, api=api) as world:
+        item = mcs_slice(
+            cluster="rome", service="pool-pool-relay", addresses=["10.1.0.1"], port=("relay", 9000)
+        )
+        item["endpoints"].insert(0, {"addresses": "10.1.0.9"})
+        api.put(item)
+        world.put("pool-frontend", "10.1.0.2", ("http", 8000))
+        await world.register("pool")
+        document = await world.listed("pool")
+        assert document["pools"][0]["relays"] == ["ip:10.1.0.1"]
+        await world.process.event("slice_damaged")
+
+
 async def test_a_frontend_service_that_was_not_exported_is_told_once(tmp_path: Path) -> None:
     async with fake_kube_api() as api, a_world(tmp_path, *LONG_LEASE, api=api) as world:
         world.show("pool", frontends=False)

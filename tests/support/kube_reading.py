@@ -34,6 +34,9 @@ class Thing(msgspec.Struct):
     weight: int = 0
 
 
+read_thing = msgspec.json.Decoder(Thing).decode
+
+
 def a_slice(name: str, namespace: str = "ns", **fields: Any) -> dict[str, Any]:
     """An EndpointSlice of no special meaning."""
     labels = fields.pop("labels", {"app": "x"})
@@ -94,7 +97,7 @@ class Reading:
         self.reader = Reader(
             self.connection,
             options.pop("resource", ENDPOINT_SLICES),
-            Thing,
+            read_thing,
             self.sink,
             timer=self.timer,
             report=self.report,

@@ -69,14 +69,20 @@ class Surroundings(Generic[T]):
 class ListWatch(Generic[T]):
     """One scope. `run` it once."""
 
-    def __init__(self, part: int, scope: Scope, decoded: type[T], around: Surroundings[T]) -> None:
+    def __init__(
+        self,
+        part: int,
+        scope: Scope,
+        decode: Callable[[msgspec.Raw], T],
+        around: Surroundings[T],
+    ) -> None:
         """`part` is its number in the assembly."""
         self.figures = Figures()
         self._part = part
         self._scope = scope
         self._around = around
         self._timer = around.timer
-        self._objects = Objects(decoded, around.telling.unreadable)
+        self._objects = Objects(decode, around.telling.unreadable)
         self._backoff = Backoff(around.jitter)
         self._sync = SyncState(
             around.timer,

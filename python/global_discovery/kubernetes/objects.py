@@ -23,9 +23,11 @@ _NAMELESS = Key("", "?")
 class Objects(Generic[T]):
     """The objects of one list and watch."""
 
-    def __init__(self, decoded: type[T], tell: Callable[[int, Key, str], None]) -> None:
-        """`decoded` is msgspec's target; `tell` is given how many, one of them, and its fault."""
-        self._decode = msgspec.json.Decoder(decoded).decode
+    def __init__(
+        self, decode: Callable[[msgspec.Raw], T], tell: Callable[[int, Key, str], None]
+    ) -> None:
+        """`decode` raises as msgspec does; `tell` is given how many, one of them, and its fault."""
+        self._decode = decode
         self._tell = tell
         self._unreadable: set[Key] = set()
 

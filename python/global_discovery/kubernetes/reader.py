@@ -11,6 +11,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
+import msgspec
+
 from global_discovery.domain.events import Report, ignore
 from global_discovery.domain.timer import SuspendAwareTimer, Timer
 from global_discovery.kubernetes.assembly import Assembly
@@ -35,7 +37,7 @@ class Reader(Generic[T]):
         self,
         connection: ApiConnection,
         resource: Resource,
-        decoded: type[T],
+        decode: Callable[[msgspec.Raw], T],
         sink: Sink[T],
         *,
         label_selector: str = "",
@@ -46,9 +48,9 @@ class Reader(Generic[T]):
     ) -> None:
         """Asks nothing yet.
 
-        `decoded` is what msgspec makes of one object. `namespaces` are watched one by
-        one, for who may not watch all of them; the sink sees one set, which is whole
-        only when each was listed. None given: one watch over all namespaces.
+        `decode` makes one object of its JSON, or raises msgspec's errors. `namespaces`
+        are watched one by one, for who may not watch all of them; the sink sees one set,
+        which is whole only when each was listed. None given: one watch over all.
         """
         self._timer = timer or SuspendAwareTimer()
         scopes: list[str | None] = [*sorted(set(namespaces))] or [None]
@@ -62,7 +64,7 @@ class Reader(Generic[T]):
             jitter=jitter,
         )
         self._watches = [
-            ListWatch(part, Scope(resource, namespace, label_selector), decoded, around)
+            ListWatch(part, Scope(resource, namespace, label_selector), decode, around)
             for part, namespace in enumerate(scopes)
         ]
 

@@ -22,7 +22,7 @@ from global_discovery.kubernetes.reader import Reader
 from global_discovery.kubernetes.scope import ENDPOINT_SLICES
 from global_discovery.serving.core import ImportedSources
 from global_discovery.serving.metrics import counter, gauge
-from global_discovery.slices.model import EndpointSlice
+from global_discovery.slices.model import EndpointSlice, decode_slice
 from global_discovery.slices.naming import Naming
 from global_discovery.slices.recognise import SELECTORS, Discovery
 from global_discovery.sources.imported_pools import ImportedPools
@@ -69,7 +69,7 @@ class SlicesWatching:
         reader = Reader(
             self._connection,
             ENDPOINT_SLICES,
-            EndpointSlice,
+            decode_slice,
             slices,
             label_selector=SELECTORS[settings.discovery],
             namespaces=settings.watched,
