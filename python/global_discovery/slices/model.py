@@ -5,6 +5,9 @@ really write it (`endpoints: null`, a port without a number, no conditions). An
 endpoint or port that is not of the API's types is read as None, and label and
 annotation values that are no strings are left out: one bad leaf costs itself
 and nothing beside it.
+
+Hundreds of thousands of endpoints may be kept: nothing here makes work for the
+garbage collector (`gc=False`, and tuples of strings instead of lists).
 """
 
 from typing import Any, TypeVar
@@ -31,7 +34,7 @@ class Target(msgspec.Struct, frozen=True, gc=False):
 class Endpoint(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """One endpoint. Only the first of its addresses has a meaning."""
 
-    addresses: list[str] | None = None
+    addresses: tuple[str, ...] | None = None
     conditions: Conditions | None = None
     target_ref: Target | None = None
 
@@ -62,8 +65,8 @@ class EndpointSlice(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
     metadata: Metadata = NO_METADATA
     address_type: str | None = None
-    endpoints: list[Endpoint | None] | None = None
-    ports: list[Port | None] | None = None
+    endpoints: tuple[Endpoint | None, ...] | None = None
+    ports: tuple[Port | None, ...] | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -126,12 +129,12 @@ def _texts(value: Any) -> dict[str, str] | None:
     return {name: text for name, text in value.items() if isinstance(text, str)}
 
 
-def _members(value: Any, kind: type[T]) -> list[T | None] | None:
+def _members(value: Any, kind: type[T]) -> tuple[T | None, ...] | None:
     if value is None:
         return None
     if not isinstance(value, list):
-        return [None]
-    return [_member(member, kind) for member in value]
+        return (None,)
+    return tuple(_member(member, kind) for member in value)
 
 
 def _member(value: Any, kind: type[T]) -> T | None:

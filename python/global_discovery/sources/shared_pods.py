@@ -16,7 +16,10 @@ class SharedPods:
         """No pool shows any."""
         self._report = report
         self._pods: dict[PoolKey, frozenset[str]] = {}
-        self._pools: dict[str, tuple[PoolKey, ...]] = {}
+        self._first: dict[str, PoolKey] = {}
+        """The pool that shows a pod, as nearly always there is one."""
+        self._others: dict[str, set[PoolKey]] = {}
+        """Those that show it too."""
         self._told: dict[PoolKey, set[PoolKey]] = {}
 
     def show(self, key: PoolKey, pods: frozenset[str]) -> None:
@@ -27,22 +30,32 @@ class SharedPods:
         """
         before = self._pods.pop(key, frozenset())
         for pod in before - pods:
-            left = tuple(pool for pool in self._pools.pop(pod) if pool != key)
-            if left:
-                self._pools[pod] = left
+            self._hide(pod, key)
         for pod in pods - before:
-            self._pools[pod] = (*self._pools.get(pod, ()), key)
+            if self._first.setdefault(pod, key) != key:
+                self._others.setdefault(pod, set()).add(key)
         if pods:
             self._pods[key] = pods
         self._tell(key, pods)
 
+    def _hide(self, pod: str, key: PoolKey) -> None:
+        others = self._others.get(pod)
+        if others is None:
+            del self._first[pod]
+            return
+        if self._first[pod] == key:
+            self._first[pod] = others.pop()
+        else:
+            others.discard(key)
+        if not others:
+            del self._others[pod]
+
     def _tell(self, key: PoolKey, pods: frozenset[str]) -> None:
-        others = {
-            other
-            for pod in pods
-            for other in self._pools[pod]
-            if other.cluster_id != key.cluster_id
-        }
+        showing: set[PoolKey] = set()
+        for pod in pods:
+            showing.add(self._first[pod])
+            showing |= self._others.get(pod, set())
+        others = {other for other in showing if other.cluster_id != key.cluster_id}
         told = self._told.pop(key, set())
         for other in told - others:
             self._told[other].discard(key)
