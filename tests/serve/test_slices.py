@@ -186,6 +186,32 @@ async def test_a_slice_with_a_damaged_endpoint_counts_with_the_others(tmp_path: 
         await world.process.event("slice_damaged")
 
 
+@pytest.mark.parametrize("readable", [True, False])
+async def test_the_list_of_karmadas_clusters_names_a_slice_that_does_not(
+    tmp_path: Path, *, readable: bool
+) -> None:
+    async with (
+        fake_kube_api() as api,
+        a_world(tmp_path, *LONG_LEASE, mode="karmada", api=api) as world,
+    ):
+        if readable:
+            cluster = {"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster"}
+            api.put(cluster | {"metadata": {"name": "rome"}})
+            await api.watching(2)
+        item = karmada_slice(
+            cluster="rome", service="old-pool-relay", addresses=["10.1.0.1"], port=("relay", 9000)
+        )
+        del item["metadata"]["annotations"]
+        api.put(item)
+        world.show("pool")
+        await world.register("old")
+        await world.register("pool")
+        await world.listed(*(["old", "pool"] if readable else ["pool"]))
+        # What may not be read is not told: few need it.
+        failing = [event for event in world.process.events if event["event"] == "watch_failing"]
+        assert failing == []
+
+
 async def test_a_frontend_service_that_was_not_exported_is_told_once(tmp_path: Path) -> None:
     async with fake_kube_api() as api, a_world(tmp_path, *LONG_LEASE, api=api) as world:
         world.show("pool", frontends=False)

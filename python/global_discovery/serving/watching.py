@@ -7,6 +7,7 @@ waits for the API server: what it shows is out of sync until it answers.
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -28,6 +29,7 @@ from global_discovery.slices.recognise import SELECTORS, Discovery
 from global_discovery.sources.imported_pools import ImportedPools
 from global_discovery.sources.imported_routers import ImportedRouters, RouterService
 from global_discovery.sources.imported_slices import ImportedSlices
+from global_discovery.sources.member_clusters import CLUSTERS, MemberClusters, decode_cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +65,11 @@ class SlicesWatching:
         routers = None
         if settings.router_service is not None:
             routers = ImportedRouters(slices, service=settings.router_service, report=report)
-        self._connection = ApiConnection(
+        connection = ApiConnection(
             find_credentials(settings.kubeconfig), timer=timer, strict_x509=settings.strict_x509
         )
         reader = Reader(
-            self._connection,
+            connection,
             ENDPOINT_SLICES,
             decode_slice,
             slices,
@@ -76,7 +78,13 @@ class SlicesWatching:
             timer=timer,
             report=report,
         )
-        self._reader = reader
+        self._connection = connection
+        self._readers: list[Reader[Any]] = [reader]
+        if settings.discovery is Discovery.KARMADA:
+            names = MemberClusters(slices)
+            # What it may not read it does not report: few need it.
+            clusters = Reader(connection, CLUSTERS, decode_cluster, names, timer=timer)
+            self._readers.append(clusters)
         self.figures: Collector = WatchingCollector(slices, reader)
         naming = settings.naming
         self.sources = ImportedSources(pools, routers, naming.frontend_suffix, naming.frontend_port)
@@ -84,7 +92,9 @@ class SlicesWatching:
     async def run(self) -> None:
         """For ever: no failure of the API server ends it."""
         try:
-            await self._reader.run()
+            async with asyncio.TaskGroup() as group:
+                for reader in self._readers:
+                    group.create_task(reader.run())
         finally:
             await self._connection.close()
 
