@@ -46,7 +46,10 @@ def a_slice(name: str, namespace: str = "ns", **fields: Any) -> dict[str, Any]:
 class RecordingSink:
     """Keeps the set as it was told, and every call."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
+        self._now = now
+        self.lost_at: list[float] = []
+        """When it was told that it may be old."""
         self.items: dict[tuple[str, str], Thing] = {}
         self.synced = False
         self.calls: list[str] = []
@@ -69,6 +72,7 @@ class RecordingSink:
 
     def out_of_sync(self) -> None:
         self.calls.append("out_of_sync")
+        self.lost_at.append(self._now())
         self.synced = False
 
     @property
@@ -83,7 +87,7 @@ class Reading:
         self.api = api
         self.timer = timer
         self.connection = connection
-        self.sink = RecordingSink()
+        self.sink = RecordingSink(lambda: self.passed)
         self.events: list[tuple[Event, dict[str, Any]]] = []
         self.waits: list[float] = []
         self._began = timer.now()

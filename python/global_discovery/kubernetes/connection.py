@@ -35,7 +35,7 @@ _OK = 200
 _STRICT_WORDS = ("Missing", "Basic Constraints", "key usage", "Key Identifier")
 _STRICT_HINT = (
     "; Python 3.13 and newer refuse certificates without the extensions of RFC 5280: "
-    "renew them, or switch the strict check off"
+    "renew them, or see --kubernetes-strict-x509"
 )
 
 

@@ -44,7 +44,8 @@ class SyncState:
     def paused(self) -> None:
         """There is no watch at the moment. The time counts from the first of several calls."""
         if self.synced and self._alarm is None:
-            self._alarm = asyncio.create_task(self._wait())
+            until = self._timer.now() + GRACE_SECONDS
+            self._alarm = asyncio.create_task(self._wait(until))
 
     def broken(self) -> None:
         """The set may be old."""
@@ -66,6 +67,6 @@ class SyncState:
         if alarm is not None and alarm is not asyncio.current_task():
             alarm.cancel()
 
-    async def _wait(self) -> None:
-        await self._timer.sleep(GRACE_SECONDS)
+    async def _wait(self, until: float) -> None:
+        await self._timer.sleep(until - self._timer.now())
         self.broken()

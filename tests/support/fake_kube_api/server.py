@@ -65,7 +65,7 @@ class FakeKubeApi:
     def __init__(self) -> None:
         self.store = Store()
         self.asked: list[Asked] = []
-        self.token: str | None = None
+        self.bearer: str | None = None
         """When set, requests without it get 401."""
         self.port = 0
         self.scheme = "http"
@@ -183,7 +183,7 @@ class FakeKubeApi:
         asked = await self._note(request)
         if (fault := self._fault(asked.verb)) is not None:
             return await self._misbehave(request, fault)
-        if self.token and request.headers.get("Authorization") != f"Bearer {self.token}":
+        if self.bearer and request.headers.get("Authorization") != f"Bearer {self.bearer}":
             return _plain(unauthorized())
         found = request.match_info
         collection = Collection(found["group"], found["version"], found["plural"])
