@@ -78,26 +78,26 @@ class ApiConnection:
         """
         client = await self._current()
         client.calls += 1
-        answered = False
+        # Not a result: who is cancelled at the moment it comes would never see it.
+        answers: list[aiohttp.ClientResponse] = []
         try:
-            opening = self._open(client, path, params, read_seconds)
-            response = await within(self._timer, answer_seconds, opening)
-            answered = True
-            try:
-                if response.status != _OK:
-                    body = await within(self._timer, answer_seconds, _beginning(response))
-                    raise refused(response.status, response.headers, body)
-                yield response
-            finally:
-                response.close()
+            opening = self._open(client, path, params, read_seconds, answers)
+            await within(self._timer, answer_seconds, opening)
+            response = answers[0]
+            if response.status != _OK:
+                body = await within(self._timer, answer_seconds, _beginning(response))
+                raise refused(response.status, response.headers, body)
+            yield response
         except CallFailed as failed:
             self._forgotten |= failed.failure is Failure.UNAUTHORIZED
             raise
         except (aiohttp.ClientError, OSError) as error:
-            told = _failed(error, answered=answered, strict=self._strict_x509)
+            told = _failed(error, answered=bool(answers), strict=self._strict_x509)
             self._forgotten |= told.failure is Failure.TLS
             raise told from error
         finally:
+            for answer in answers:
+                answer.close()
             client.calls -= 1
             await client.close_if_unused()
 
@@ -106,9 +106,15 @@ class ApiConnection:
         await self._retire()
 
     async def _open(
-        self, client: _Client, path: str, params: Mapping[str, str], read_seconds: float
-    ) -> aiohttp.ClientResponse:
-        return await client.api.call_api(  # type: ignore[no-any-return] # the package is untyped
+        self,
+        client: _Client,
+        path: str,
+        params: Mapping[str, str],
+        read_seconds: float,
+        answers: list[aiohttp.ClientResponse],
+    ) -> None:
+        """Adds the answer, once its headers are there."""
+        answer = await client.api.call_api(
             path,
             "GET",
             query_params=list(params.items()),
@@ -119,6 +125,7 @@ class ApiConnection:
                 connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS, sock_read=read_seconds
             ),
         )
+        answers.append(answer)
 
     async def _current(self) -> _Client:
         async with self._making:
