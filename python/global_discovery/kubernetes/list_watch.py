@@ -2,10 +2,12 @@
 
 It lists everything, then watches from the list's version, and goes on from the
 last version it saw whenever a watch ends. It lists again when that version is no
-longer kept, when a watch shows something that is no event, when the server stays
-behind the version, and every 10 to 30 minutes, because a server whose store was
-restored from an older copy accepts a version of its former future and shows
-nothing. While it lists no watch is open, so that nothing old can follow the list.
+longer kept, when a watch shows something that is no event or falls silent, when
+the server stays behind the version, and every 10 to 30 minutes. A server whose
+store was restored from an older copy accepts a version of its former future and
+shows nothing, not even a bookmark, until it has come so far again: silence betrays
+it, and what it wrote in the meantime only a list. While it lists no watch is open,
+so that nothing old can follow the list.
 
 Versions are opaque: they are handed back, never compared.
 
@@ -246,7 +248,8 @@ class ListWatch(Generic[T]):
             self._sync.broken()
         else:
             self._sync.paused()
-        if verb == WATCH and failure in LOSES_ITS_PLACE:
+        fell_silent = following and failure is Failure.SILENT
+        if verb == WATCH and (failure in LOSES_ITS_PLACE or fell_silent):
             self._relist = Relist.LOST
         elif verb == WATCH and failure is Failure.TOO_NEW:
             self._too_new += 1
