@@ -262,6 +262,28 @@ async def test_an_object_of_a_list_that_cannot_be_decoded_harms_none_but_itself(
         await it.until(lambda: ("ns", "bad") in it.sink.items)
 
 
+async def test_a_watch_goes_on_from_the_last_version_that_it_saw_in_whatever_event(
+    tmp_path: Path,
+) -> None:
+    async with fake_kube_api() as api, reading(api, tmp_path, label_selector="app=x") as it:
+        it.drive()
+        for change in ("put", "delete", "elsewhere"):
+            await it.following()
+            if change == "delete":
+                api.delete("ns", "a")
+            else:
+                api.put(a_slice("a", labels={"app": "x" if change == "put" else "y"}))
+            if change == "elsewhere":
+                await it.following()
+            else:
+                await it.until(lambda change=change: it.sink.calls[-1].startswith(change))
+            version = str(api.store.version)
+            watches = api.count("watch")
+            api.end_watches()
+            await api.asked_for(watches + 1, "watch")
+            assert api.asked[-1].params["resourceVersion"] == version
+
+
 async def test_versions_that_go_backwards_heal_with_the_periodic_list(tmp_path: Path) -> None:
     async with fake_kube_api() as api, reading(api, tmp_path) as it:
         api.put(a_slice("a"))
