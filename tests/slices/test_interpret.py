@@ -253,6 +253,11 @@ def test_without_two_times_that_compare_ready_wins(told: str) -> None:
     assert relays(old, a_slice(RELAYS, down, told=told)) == ["10.0.0.1"]
 
 
+def test_a_time_says_nothing_about_a_slice_without_one() -> None:
+    up, down = endpoint("10.0.0.1", pod="a", ready=True), endpoint("10.0.0.1", pod="a", ready=False)
+    assert relays(a_slice(RELAYS, down, name="x", told=LATE), a_slice(RELAYS, up)) == ["10.0.0.1"]
+
+
 def test_equal_times_leave_it_to_readiness() -> None:
     up, down = endpoint("10.0.0.1", pod="a", ready=True), endpoint("10.0.0.1", pod="a", ready=False)
     slices = a_slice(RELAYS, up, name="x", told=EARLY), a_slice(RELAYS, down, told=EARLY)

@@ -61,6 +61,13 @@ def test_the_next_pod_of_a_name_takes_over_from_one_that_is_going() -> None:
     assert routers(a_slice(SERVICE, new, old)) == {"rome/r-0": "http://10.0.0.2:8000"}
 
 
+def test_of_two_pods_with_one_name_the_ready_one_has_it() -> None:
+    stale, living = endpoint("10.0.0.1", pod="r-0", ready=False), endpoint("10.0.0.2", pod="r-0")
+    living["targetRef"]["uid"] = "another"
+    for pair in itertools.permutations([stale, living]):
+        assert routers(a_slice(SERVICE, *pair)) == {"rome/r-0": "http://10.0.0.2:8000"}
+
+
 def test_two_pods_with_one_address_are_one_router_and_the_ready_one() -> None:
     stale, living = endpoint("10.0.0.1", pod="a", ready=False), endpoint("10.0.0.1", pod="b")
     assert routers(a_slice(SERVICE, stale, living)) == {"rome/b": "http://10.0.0.1:8000"}

@@ -334,6 +334,47 @@ def test_a_pod_that_two_clusters_show_is_told_once_for_both() -> None:
     assert len(world.told(Event.POD_IN_TWO_CLUSTERS)) == 2
 
 
+def shows(pool: str, cluster: str, *pods: str) -> EndpointSlice:
+    endpoints = [endpoint(f"10.0.0.{n}", pod=pod) for n, pod in enumerate(pods, 1)]
+    return a_slice(f"{pool}-pool-relay", *endpoints, cluster=cluster, name=f"{pool}-{cluster}")
+
+
+def test_pods_that_two_clusters_show_are_one_notice_while_any_is(world: SlicesWorld) -> None:
+    world.slices.put(shows("qwen", "a", "p"))
+    for pods in (["p"], ["p", "q"], ["p"], ["q", "p", "r"]):
+        world.slices.put(shows("qwen", "a", *pods))
+        world.slices.put(shows("qwen", "b", *reversed(pods)))
+    assert len(world.told(Event.POD_IN_TWO_CLUSTERS)) == 1
+    world.slices.put(shows("qwen", "c", "r"))
+    told = world.told(Event.POD_IN_TWO_CLUSTERS)
+    pairs = [(one["pool"][0], one["other"][0]) for one in told]
+    assert pairs == [("a", "b"), ("a", "c"), ("b", "c")]
+
+
+@pytest.mark.parametrize("first", ["a", "b", "c"])
+def test_a_pod_that_one_cluster_showed_before_is_nothing_odd(
+    world: SlicesWorld, first: str
+) -> None:
+    for cluster in "abc":
+        world.slices.put(shows("qwen", cluster, "p"))
+    for cluster in sorted("abc", key=lambda cluster: cluster != first):
+        world.slices.put(shows("qwen", cluster))
+    world.events.clear()
+    for cluster in "abc":
+        world.slices.put(shows("qwen", cluster, "p"))
+        world.slices.put(shows("qwen", cluster))
+    assert world.events == []
+
+
+def test_a_pod_that_two_clusters_show_again_is_told_again(world: SlicesWorld) -> None:
+    for _ in range(2):
+        world.slices.put(shows("qwen", "b", "p"))
+        world.slices.put(shows("qwen", "a", "p"))
+        world.slices.put(shows("qwen", "b"))
+        world.slices.put(shows("qwen", "a", "elsewhere"))
+    assert len(world.told(Event.POD_IN_TWO_CLUSTERS)) == 2
+
+
 def test_a_pod_that_two_pools_of_one_cluster_show_is_nothing_odd(world: SlicesWorld) -> None:
     for pool in ("qwen", "llama"):
         world.slices.put(a_slice(f"{pool}-frontend", endpoint("10.0.0.1", pod="shared")))

@@ -5,7 +5,7 @@ import pytest
 from global_discovery.domain.completeness import Mark, Reason
 from global_discovery.domain.events import Event
 from global_discovery.domain.pool import PoolKey
-from global_discovery.slices.recognise import Refusal
+from global_discovery.slices.recognise import Refusal, Service
 from global_discovery.sources.imported_slices import REFUSALS_TOLD_ONE_BY_ONE
 from support.imported import KARMADA, SlicesWorld, a_slice, endpoint, sample
 
@@ -112,6 +112,33 @@ def test_a_relist_that_takes_several_turns_shows_no_pod_that_moved_as_gone(
     assert turns.changes() == 0
 
 
+class Noting:
+    """A reader that notes which Services changed."""
+
+    def __init__(self) -> None:
+        self.changed: list[Service] = []
+
+    def service_changed(self, service: Service) -> None:
+        self.changed.append(service)
+
+    def work(self, endpoints: int) -> int:
+        return endpoints
+
+    def settled(self) -> None: ...
+
+    def mark_changed(self) -> None: ...
+
+
+def test_a_slice_that_comes_again_unchanged_is_not_looked_into_again(world: SlicesWorld) -> None:
+    noting = Noting()
+    world.slices.add_reader(noting)
+    world.slices.replaced([RELAYS])
+    again = a_slice("qwen-pool-relay", endpoint("10.0.0.1", pod="relay"))
+    world.slices.replaced([again])
+    world.slices.put(again)
+    assert len(noting.changed) == 1
+
+
 def test_what_a_relist_overtakes_is_never_seen(turns: SlicesWorld) -> None:
     turns.slices.put(RELAYS)
     turns.slices.replaced([OTHERS])
@@ -163,12 +190,18 @@ def test_a_refused_slice_is_told_once_and_not_with_each_event_or_relist(world: S
     for _ in range(3):
         world.slices.replaced([refused])
         world.slices.in_sync()
-        world.slices.put(refused)
         world.slices.put(a_slice("q-frontend", endpoint("10.0.0.1"), cluster="", name="another"))
         world.slices.put(a_slice("q-frontend", endpoint("10.0.0.2"), cluster="", name="another"))
+        world.slices.put(refused)
     told = world.told(Event.SLICE_REFUSED)
-    assert [one["slice"] for one in told].count("models/from-nowhere-0") == 1
     assert told[0] == {"slice": "models/from-nowhere-0", "reason": "no_source_cluster"}
+    assert [one["slice"] for one in told] == ["models/from-nowhere-0", *["models/another"] * 3]
+
+
+def test_a_refused_slice_that_changes_is_not_told_again(world: SlicesWorld) -> None:
+    for address in ("10.0.0.1", "10.0.0.2", "10.0.0.3"):
+        world.slices.put(a_slice("q-frontend", endpoint(address), cluster="", name="one"))
+    assert len(world.told(Event.SLICE_REFUSED)) == 1
 
 
 def test_a_slice_that_is_refused_for_another_reason_is_told_again(world: SlicesWorld) -> None:
@@ -214,6 +247,15 @@ def test_clusters_that_change_nothing_change_nothing() -> None:
         world.slices.know_clusters(clusters)
     assert world.pools == before
     assert len(world.told(Event.SLICE_REFUSED)) == 1
+
+
+def test_what_arrived_is_not_overtaken_by_what_is_known_of_clusters(turns: SlicesWorld) -> None:
+    turns.slices.put(RELAYS)
+    turns.run_turns()
+    turns.slices.put(a_slice("qwen-pool-relay", endpoint("10.0.0.9", pod="relay")))
+    turns.slices.know_clusters(frozenset({"rome"}))
+    turns.run_turns()
+    assert turns.pools[KEY].relays == ("ip:10.0.0.9",)
 
 
 def test_clusters_that_are_forgotten_leave_no_guess_behind() -> None:
