@@ -2,12 +2,12 @@
 
 import os
 import re
+import textwrap
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from global_discovery.cli import relay
 from global_discovery.cli.flags import PREFIX
@@ -18,6 +18,7 @@ from global_discovery.cli.serve_flags import (
     HEALTH_LISTEN,
     LISTEN,
     POOL_DISCOVERY,
+    ROUTER_FLAGS,
     read_values,
 )
 from support.kube_objects import Object
@@ -215,11 +216,6 @@ def test_the_roles_allow_this_and_nothing_else(folder: str, allowed: list[Any]) 
             assert account["metadata"]["namespace"] == subject["namespace"]
 
 
-def test_the_component_for_karmada_s_clusters_lets_them_be_read() -> None:
-    role = yaml.safe_load((DEPLOY / "components/karmada-clusters/cluster-role.yaml").read_text())
-    assert role["rules"] == [READ_CLUSTERS]
-
-
 def test_karmada_s_kubeconfig_is_where_the_program_looks_for_it() -> None:
     items = rendered("overlays/karmada")
     (container,) = containers_of(items)
@@ -242,6 +238,37 @@ def test_the_image_is_of_this_version(folder: str) -> None:
     for container in containers_of(rendered(folder)):
         if container["name"] != "model-server":
             assert container["image"] == f"global-discovery:{version}"
+
+
+def a_kustomization(folder: Path, text: str) -> Path:
+    (folder / "kustomization.yaml").write_text(text)
+    return folder
+
+
+def from_there(folder: Path) -> str:
+    """This repository as a path that a kustomization may name."""
+    return os.path.relpath(ROOT, folder)
+
+
+def test_the_overlay_of_one_s_own_in_the_document_works(tmp_path: Path) -> None:
+    document = (ROOT / "docs/deploy.md").read_text()
+    _, _, rest = document.partition("    # kustomization.yaml\n")
+    text = textwrap.dedent(rest.partition("\n\n")[0])
+    text = text.replace("<this repository>", from_there(tmp_path))
+    items = rendered(a_kustomization(tmp_path, text.replace("<your registry>", "example")))
+    (container,) = containers_of(items)
+    assert container["image"].startswith("example/global-discovery:")
+    values = read_values(parse(), variables(items, container))
+    assert values[POOL_DISCOVERY] == "mcs"
+    assert [values[flag] for flag in ROUTER_FLAGS] == ["routing", "global-router", "http"]
+    assert values[HEALTH_LISTEN].port == 8081
+
+
+def test_the_component_for_karmada_s_clusters_lets_them_be_read(tmp_path: Path) -> None:
+    there = f"{from_there(tmp_path)}/deploy"
+    text = f"resources: [{there}/karmada-hub]\ncomponents: [{there}/components/karmada-clusters]\n"
+    items = rendered(a_kustomization(tmp_path, text))
+    assert rules(items) == [READ_SLICES, READ_CLUSTERS]
 
 
 def relay_container() -> Container:

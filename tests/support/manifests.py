@@ -17,13 +17,16 @@ OVERLAYS = ["registrations", "mcs", "karmada"]
 FOLDERS = [*(f"overlays/{name}" for name in OVERLAYS), "karmada-hub", "relay"]
 
 
-def rendered(folder: str) -> list[Object]:
-    """All objects of a kustomization. Skips the test where there is no kubectl."""
+def rendered(folder: str | Path) -> list[Object]:
+    """All objects of a kustomization, which is named by its path, in deploy/ or in full.
+
+    Skips the test where there is no kubectl.
+    """
     return [item for item in yaml.safe_load_all(_text(folder)) if item]
 
 
 @functools.cache
-def _text(folder: str) -> str:
+def _text(folder: str | Path) -> str:
     run = subprocess.run(
         [needed("kubectl"), "kustomize", DEPLOY / folder],
         capture_output=True,
