@@ -171,6 +171,19 @@ def test_a_refusal_by_the_strict_check_says_what_to_do() -> None:
     assert "--kubernetes-strict-x509" not in _failed(error, answered=False, strict=True).message
 
 
+async def test_a_proxy_of_the_environment_is_used_unless_it_says_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with fake_kube_api() as api:
+        connection = ApiConnection(Kubeconfig(str(api.kubeconfig(tmp_path))), timer=MovedTimer())
+        monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+        with pytest.raises(CallFailed):
+            await get(connection)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        await get(connection)
+        await connection.close()
+
+
 async def test_a_running_call_keeps_the_client_that_it_began_with(tmp_path: Path) -> None:
     async with fake_kube_api() as api:
         connection = ApiConnection(

@@ -4,22 +4,32 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
 from global_discovery.domain.events import Event
 from global_discovery.kubernetes.failures import Failure
-from global_discovery.kubernetes.objects import PORTION
+from global_discovery.kubernetes.objects import PORTION_BYTES, Objects
 from global_discovery.kubernetes.scope import Resource
 from support.fake_kube_api import (
     Collection,
+    Drop,
     FakeKubeApi,
+    Stream,
+    bad_gateway,
+    error_event,
     fake_kube_api,
     forbidden,
+    gone,
     status,
+    throttled,
+    unauthorized,
 )
-from support.kube_reading import Reading, Thing, a_slice, reading
+from support.fake_kube_api.store import SLICES
+from support.kube_reading import Reading, Thing, a_slice, read_thing, reading
 
 
 @contextlib.asynccontextmanager
@@ -126,7 +136,7 @@ async def test_a_fault_of_ours_is_told_and_ends_nothing(tmp_path: Path) -> None:
         await it.right_again()
 
 
-async def test_many_objects_never_hold_the_loop_for_long(tmp_path: Path) -> None:
+async def test_many_objects_never_hold_the_loop_for_long() -> None:
     turns = 0
 
     async def turning() -> None:
@@ -135,15 +145,54 @@ async def test_many_objects_never_hold_the_loop_for_long(tmp_path: Path) -> None
             await asyncio.sleep(0)
             turns += 1
 
+    raws = [
+        msgspec.Raw(msgspec.json.encode(a_slice(f"s{number}", endpoints=["x" * 5000])))
+        for number in range(5000)
+    ]
+    task = asyncio.create_task(turning())
+    good, bad = await Objects(read_thing, lambda *_: None).read_all(raws)
+    task.cancel()
+    assert (len(good), bad) == (5000, {})
+    assert turns > 5000 * 4000 / PORTION_BYTES
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_whatever_happens_in_whatever_order_the_set_is_right_again(
+    seed: int, tmp_path: Path
+) -> None:
+    random = Random(seed)
+    faults = [gone(), throttled(), bad_gateway(), unauthorized(), Drop(), Stream(b"{")]
     async with fake_kube_api() as api, reading(api, tmp_path) as it:
-        for number in range(3000):
-            api.put(a_slice(f"s{number}"))
-        task = asyncio.create_task(turning())
         it.drive()
+
+        def write() -> None:
+            name = f"s{random.randrange(8)}"
+            if random.random() < 0.4 and ("ns", name) in api.store.collections[SLICES]:
+                api.delete("ns", name)
+            else:
+                weight = "none" if random.random() < 0.1 else 1
+                api.put(a_slice(name, weight=weight))
+
+        deeds = [
+            api.end_watches,
+            api.reset_watches,
+            api.compact,
+            lambda: api.inject(b"no event\n"),
+            lambda: api.inject(error_event(random.choice([410, 429, 500]))),
+            lambda: api.fail_next(*random.choices(faults, k=2)),
+        ]
+        for _ in range(40):
+            for _ in range(random.randrange(4)):
+                write()
+            if random.random() < 0.6:
+                random.choice(deeds)()
+            for _ in range(random.randrange(30)):
+                await asyncio.sleep(0)
+        for number in range(8):
+            api.put(a_slice(f"s{number}"))
+        api.delete("ns", "s0")
+        await it.following()
         await it.right_again()
-        task.cancel()
-        assert turns > 3000 / PORTION
-        assert len(it.sink.items) == 3000
 
 
 async def test_any_kind_is_read_also_one_without_namespaces(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from global_discovery.kubernetes.envelopes import UNREADABLE, Key, read_names
 
 T = TypeVar("T")
 
-PORTION = 100
-"""Objects decoded before the loop runs again."""
+PORTION_BYTES = 256 * 1024
+"""Decoded before the loop runs again."""
 _NAMELESS = Key("", "?")
 
 
@@ -35,14 +35,17 @@ class Objects(Generic[T]):
         """Those that can be read, and the faults of the others."""
         good: dict[Key, T] = {}
         bad: dict[Key, str] = {}
-        for count, raw in enumerate(raws, start=1):
+        since_breath = 0
+        for raw in raws:
             key = _NAMELESS
             try:
                 key, _ = read_names(raw)
                 good[key] = self._decode(raw)
             except UNREADABLE as error:
                 bad[key] = str(error)
-            if count % PORTION == 0:
+            since_breath += memoryview(raw).nbytes
+            if since_breath >= PORTION_BYTES:
+                since_breath = 0
                 await asyncio.sleep(0)
         return good, bad
 
