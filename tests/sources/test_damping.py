@@ -162,6 +162,16 @@ def test_a_pool_that_flaps_alone_is_never_held(world: JoinWorld) -> None:
         assert list(world.changes()) == [flapping]
 
 
+def test_what_a_pool_lost_itself_does_not_count_against_it(world: JoinWorld) -> None:
+    first = keys(1)[0]
+    world.hide(*keys(4))
+    world.view.refresh()
+    world.show(first)
+    world.view.refresh()
+    world.hide(first)
+    assert world.changes() == {first: Departure.REMOVED}
+
+
 def test_pools_that_are_not_registered_are_neither_held_nor_counted(world: JoinWorld) -> None:
     strangers = keys(20)[10:]
     world.show(*strangers)

@@ -4,7 +4,7 @@ import pytest
 
 from global_discovery.domain.completeness import Mark, Reason
 from global_discovery.domain.events import Event
-from global_discovery.sources.one_sided import Side, patience
+from global_discovery.sources.one_sided import OneSided, Side, patience
 from support.hand_source import EXACT
 from support.join_world import IN_SYNC, KEY, OUT_OF_SYNC, JoinWorld, keys
 
@@ -102,6 +102,19 @@ def test_time_in_which_registrations_may_be_missed_does_not_count(
     world.view.refresh()
     world.run(31)
     assert len(told(world)) == 1
+
+
+def test_the_time_up_to_a_change_of_the_mark_counts_as_the_mark_was() -> None:
+    told: list[object] = []
+    one_sided = OneSided(
+        lease_duration=15, now=0.0, report=lambda _, **fields: told.append(fields["pool"])
+    )
+    one_sided.put(KEY, Side.REGISTRATION)
+    for second in range(61):
+        one_sided.follow(IN_SYNC, synced=True, now=second)
+        one_sided.follow(OUT_OF_SYNC, synced=True, now=second + 0.5)
+        one_sided.tick(second + 0.5)
+        assert bool(told) is (second >= 59)
 
 
 def test_nothing_counts_before_the_first_sync(world: JoinWorld) -> None:
