@@ -68,6 +68,15 @@ def test_out_of_sync_the_last_state_stays_and_is_marked_at_once(world: SlicesWor
     assert world.mark == SYNCED
 
 
+def test_in_sync_may_be_said_again_and_again(world: SlicesWorld) -> None:
+    world.slices.replaced([])
+    world.slices.in_sync()
+    woken = world.woken
+    world.slices.in_sync()
+    assert world.woken == woken
+    assert world.mark == SYNCED
+
+
 def test_nothing_is_published_and_nothing_is_in_sync_before_all_is_looked_at(
     turns: SlicesWorld,
 ) -> None:

@@ -139,8 +139,9 @@ class ImportedSlices:
 
     def in_sync(self) -> None:
         """What was stored follows the server, once everything that arrived is looked at."""
-        self._told_in_sync = True
-        self._schedule()
+        if not self._told_in_sync:
+            self._told_in_sync = True
+            self._schedule()
 
     def out_of_sync(self) -> None:
         """What is stored stays, and counts as old from now on."""

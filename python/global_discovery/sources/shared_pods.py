@@ -54,7 +54,7 @@ class SharedPods:
         showing: set[PoolKey] = set()
         for pod in pods:
             showing.add(self._first[pod])
-            showing |= self._others.get(pod, set())
+            showing.update(self._others.get(pod, ()))
         others = {other for other in showing if other.cluster_id != key.cluster_id}
         told = self._told.pop(key, set())
         for other in told - others:
