@@ -44,7 +44,7 @@ class World:
     ) -> None:
         self.service = service
         self.cache = cache
-        self._plane = plane
+        self.plane = plane
         self._model_server = model_server
         self._slice = WRITERS[mode]
         self.server = ""
@@ -52,7 +52,7 @@ class World:
     async def export(self, service: str, address: str, port: tuple[str, int]) -> None:
         """A slice with one Ready endpoint, as it is imported from the cluster eu-1."""
         item = self._slice(cluster="eu-1", service=service, addresses=[address], port=port)
-        await self._plane.apply(item)
+        await self.plane.apply(item)
 
     @contextlib.asynccontextmanager
     async def relay(self, name: str, *, cluster: str = "eu-1") -> AsyncIterator[RelayProcess]:
@@ -77,6 +77,19 @@ class World:
         async with asyncio.timeout(PATIENCE_SECONDS):
             async for _ in self.cache.changes():
                 if self.pools() == pools:
+                    return
+
+    async def show(self, name: str, number: int) -> tuple[list[str], list[str]]:
+        """Exports both Services of a pool; what is to be offered of it."""
+        await self.export(f"{name}-pool-relay", f"10.1.{number}.1", RELAY_PORT)
+        await self.export(f"{name}-frontend", f"10.1.{number}.2", HTTP_PORT)
+        return [f"http://10.1.{number}.2:8000"], [f"ip:10.1.{number}.1"]
+
+    async def exact(self, *, exact: bool = True) -> None:
+        """Returns once the cache's view is so marked."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            async for state in self.cache.changes():
+                if state.exact is exact:
                     return
 
     async def event(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
@@ -124,14 +137,11 @@ async def test_a_pool_is_offered_while_both_sides_show_it_and_its_oddities_are_t
         world.relay("astray", cluster="eu-one"),
     ):
         # Registered, and not imported.
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            await world.cache.wait_synced(exact=True)
+        await world.exact()
         assert world.pools() == {}
 
         # The addresses are those of the slices.
-        await world.export("qwen-pool-relay", "10.1.0.1", RELAY_PORT)
-        await world.export("qwen-frontend", "10.1.0.2", HTTP_PORT)
-        both = (["http://10.1.0.2:8000"], ["ip:10.1.0.1"])
+        both = await world.show("qwen", 0)
         await world.offers(qwen=both)
 
         # An export that was forgotten.
@@ -161,3 +171,24 @@ async def test_a_pool_is_offered_while_both_sides_show_it_and_its_oddities_are_t
         for pool, side in sides.items():
             assert (await world.one_sided(pool))["listed_by"] == side
         assert world.pools() == {"llama": llama}
+
+
+async def test_pools_outlive_the_api_server_and_their_leases_go_on_ending(tmp_path: Path) -> None:
+    async with (
+        a_world("mcs", tmp_path) as world,
+        world.relay("qwen"),
+        world.relay("llama") as llama,
+    ):
+        shown = {"qwen": await world.show("qwen", 0), "llama": await world.show("llama", 1)}
+        await world.offers(**shown)
+        await world.exact()
+        await world.plane.kill_apiserver()
+        await world.exact(exact=False)
+        assert world.pools() == shown
+        llama.process.process.kill()
+        await world.offers(qwen=shown["qwen"])
+        await world.plane.start_apiserver()
+        await world.exact()
+        assert world.pools() == {"qwen": shown["qwen"]}
+        async with world.relay("mistral"):
+            await world.offers(qwen=shown["qwen"], mistral=await world.show("mistral", 2))
