@@ -240,13 +240,14 @@ async def test_a_periodic_list_that_fails_lets_a_good_watch_go_on(tmp_path: Path
     async with fake_kube_api() as api, reading(api, tmp_path) as it:
         it.drive()
         await it.following()
-        api.fail_next(status(503), verb="list")
+        api.fail_always(status(503), verb="list")
         while api.count("list") < 2:
             it.timer.advance(30)
             await it.following()
         api.put(a_slice("a"))
         await it.following()
         await it.right_again()
+        api.heal()
         assert "out_of_sync" not in it.sink.calls
         while api.count("list") < 3:
             it.timer.advance(30)

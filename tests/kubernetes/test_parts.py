@@ -15,6 +15,7 @@ from global_discovery.kubernetes.failures import (
     refused,
 )
 from global_discovery.kubernetes.lines import Lines, TooLong
+from global_discovery.kubernetes.reader import FREE_RETRIES, RETRY_SPACING
 from global_discovery.kubernetes.scope import ENDPOINT_SLICES
 from support.fake_kube_api.selectors import selects
 
@@ -45,11 +46,29 @@ def test_those_who_are_told_the_same_time_do_not_return_together() -> None:
     assert Backoff(lambda: 0.1).next(9) != Backoff(lambda: 0.9).next(9)
 
 
-def test_a_pace_spreads_retries_and_holds_none_of_them_back_for_ever() -> None:
-    pace = Pace(2)
-    assert [pace.wait(100, 1) for _ in range(3)] == [1, 3, 5]
+def test_a_pace_spreads_retries_and_holds_none_of_them_back_for_long() -> None:
+    pace = Pace(4, free=2)
+    assert [pace.wait(100, 1) for _ in range(4)] == [1, 1, 4, 8]
+    assert pace.wait(200, 30) == 30
     assert pace.wait(200, 1) == 1
-    assert [Pace(0).wait(100, 1) for _ in range(2)] == [1, 1]
+    pace = Pace(0)
+    assert [pace.wait(100, 1) for _ in range(2)] == [1, 1]
+
+
+@pytest.mark.parametrize("watches", [2, 6, 15])
+def test_watches_that_fail_together_ask_ever_more_slowly(watches: int) -> None:
+    pace = Pace(RETRY_SPACING, free=FREE_RETRIES)
+    backoffs = [Backoff(lambda: 0.5) for _ in range(watches)]
+    due = [(100.0, watch) for watch in range(watches)]
+    asked = []
+    while (earliest := min(due))[0] < 400:
+        now, watch = earliest
+        asked.append(now)
+        due[watch] = (now + pace.wait(now, backoffs[watch].next()), watch)
+    retries = asked[watches:]
+    for first, sixteenth in zip(retries, retries[15:], strict=False):
+        # A retry is a watch, a list, or both.
+        assert sixteenth - first > 30
 
 
 @given(st.lists(st.binary(max_size=9)), st.data())

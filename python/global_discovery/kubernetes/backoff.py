@@ -36,15 +36,22 @@ class Backoff:
 
 
 class Pace:
-    """Spreads the retries of several watches of one server: together below one a second."""
+    """Spreads the retries of several watches of one server: together below one request a second.
 
-    def __init__(self, spacing: float) -> None:
-        """Seconds between two retries; 0 spreads nothing."""
+    The first few are free, so that watches that were cut together are back together.
+    """
+
+    def __init__(self, spacing: float, *, free: int = 1) -> None:
+        """Seconds between two retries once `free` of them were made; 0 spreads nothing."""
         self._spacing = spacing
-        self._free_at = 0.0
+        self._ahead = (free - 1) * spacing
+        self._used_until = 0.0
 
     def wait(self, now: float, seconds: float) -> float:
-        """How long to wait instead of `seconds`; at least as long."""
-        at = max(now + seconds, self._free_at)
-        self._free_at = at + self._spacing
-        return at - now
+        """How long to wait instead of `seconds`; at least as long.
+
+        A long wait of one does not lengthen the short one of another.
+        """
+        used_until = max(self._used_until, now)
+        self._used_until = used_until + self._spacing
+        return max(seconds, used_until - self._ahead - now)

@@ -26,8 +26,9 @@ from global_discovery.kubernetes.telling import Telling
 
 T = TypeVar("T")
 
-RETRY_SPACING = 2.0
+RETRY_SPACING = 4.0
 """Seconds between retries of several namespaces, each of which may be a list and a watch."""
+FREE_RETRIES = 6
 
 
 class Reader(Generic[T]):
@@ -60,7 +61,7 @@ class Reader(Generic[T]):
             assembly=self._assembly,
             timer=self._timer,
             telling=Telling(report, resource.kind),
-            pace=Pace(RETRY_SPACING if len(scopes) > 1 else 0.0),
+            pace=Pace(RETRY_SPACING if len(scopes) > 1 else 0.0, free=FREE_RETRIES),
             jitter=jitter,
         )
         self._watches = [
