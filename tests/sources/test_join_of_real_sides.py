@@ -173,6 +173,25 @@ def test_a_mass_lapse_unlists_pools_that_slices_still_show_and_renewals_bring_th
     assert world.listed() == set(names(5))
 
 
+def test_a_controller_that_deletes_and_makes_everything_anew_is_hardly_seen() -> None:
+    world = World()
+    world.register(*names(12))
+    world.list(*names(12))
+    world.view.refresh()
+    place = world.view.sequence
+    world.list()
+    assert len(world.listed()) == 8
+    assert {reason.value for reason in world.view.mark.reasons} == {"DAMPED"}
+    world.run(5)
+    world.list(*names(12))
+    assert world.listed() == set(names(12))
+    assert world.view.mark.exact
+    gone = [kind for kind in world.departures(place).values() if kind is not None]
+    moved = [record.key for record in world.view._history[place:] if record.key]
+    assert len(set(moved)) == 4
+    assert not gone  # the newest of each is its return
+
+
 def test_a_slice_that_moves_to_another_cluster_takes_its_pool_along() -> None:
     world = World()
     world.register("pool")
