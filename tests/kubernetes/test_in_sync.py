@@ -23,15 +23,17 @@ async def test_nothing_is_told_before_the_first_complete_list(tmp_path: Path) ->
 async def test_a_watch_that_ends_normally_and_goes_on_is_not_broken(tmp_path: Path) -> None:
     async with fake_kube_api() as api, reading(api, tmp_path) as it:
         it.drive()
-        for _ in range(4):
+        for _ in range(3):
             await it.following()
+            api.fail_next(status(503), verb="watch")
             api.end_watches()
             await api.watching(0)
+            await it.following()
+            it.timer.advance(30)
         await it.following()
         api.put(a_slice("a"))
         await it.right_again()
         assert it.sink.calls == ["replaced", "in_sync", "put"]
-        assert it.passed < 11
 
 
 async def test_a_watch_that_ended_normally_is_broken_after_ten_seconds(tmp_path: Path) -> None:
@@ -253,6 +255,27 @@ async def test_a_periodic_list_that_fails_lets_a_good_watch_go_on(tmp_path: Path
             it.timer.advance(30)
             await it.following()
         assert it.reader.figures.relists == {Relist.FIRST: 1, Relist.PERIODIC: 2}
+
+
+async def test_a_list_that_was_due_and_failed_does_not_lengthen_silence(tmp_path: Path) -> None:
+    async with fake_kube_api() as api, reading(api, tmp_path) as it:
+        it.drive()
+        await it.following()
+        due = it.reader._watches[0]._relist_at
+        while due - it.timer.now() > 100:
+            it.timer.advance(50)
+            await it.following()
+        it.timer.advance(due - it.timer.now() - 60)
+        await it.following()
+        api.fail_next(status(503), verb="list")
+        it.timer.advance(60)
+        await api.asked_for(2, "list")
+        await api.asked_for(2, "watch")
+        await it.timer.slept_for(1)
+        it.timer.advance(1)
+        await it.until(lambda: it.reader._watches[0]._sync._alarm is None)
+        it.timer.advance(25)
+        await it.until(lambda: not it.sink.synced)
 
 
 async def test_410_once_is_healed_by_one_list(tmp_path: Path) -> None:

@@ -107,6 +107,8 @@ FAULTS_OF_A_WATCH: dict[str, Fault] = {
     "an ERROR whose object is no Status": Stream(b'{"type":"ERROR","object":5}\n'),
     "429 as an event": Stream(error_event(429, "TooManyRequests", retryAfter=1)),
     "500 as an event": Stream(error_event(500, "InternalError")),
+    "401 as an event": Stream(error_event(401, "Unauthorized")),
+    "504 as an event": Stream(error_event(504, "Timeout")),
     "nothing": Stream(),
     "blank lines": Stream(b"\n \n\n"),
     "half a line": Stream(b'{"type":"ADDED","obj'),

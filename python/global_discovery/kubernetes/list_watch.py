@@ -156,19 +156,18 @@ class ListWatch(Generic[T]):
             answer_seconds=ANSWER_SECONDS,
             read_seconds=SILENCE_SECONDS + ANSWER_SECONDS,
         ) as response:
-            self._refused_once = False
-            self._too_new = 0
             now = self._timer.now()
             watching = Watching(
                 self._timer,
-                Hooks(self._take, self._sync.reached, self._well),
+                Hooks(self._take, self._settled, self._well),
                 silent_since=self._alive_at if self._sync.synced else now,
                 relist_at=self._relist_at,
             )
             self._following = True
-            await watching.follow(response.content)
+            ended_properly = await watching.follow(response.content)
             if not watching.settled:
                 raise CallFailed(Failure.EMPTY, "the watch ended at once")
+        self._alive_at = self._timer.now() if ended_properly else watching.heard
         return self._ended(well=watching.well)
 
     def _watch_params(self) -> dict[str, str]:
@@ -213,6 +212,11 @@ class ListWatch(Generic[T]):
 
     # -- what follows --------------------------------------------------------
 
+    def _settled(self) -> None:
+        self._refused_once = False
+        self._too_new = 0
+        self._sync.reached()
+
     def _well(self) -> None:
         self._backoff.start_over()
         self._around.telling.healed(self._scope.namespace)
@@ -221,7 +225,7 @@ class ListWatch(Generic[T]):
         """A watch ended as watches do, or for a list that is due."""
         self._following = False
         self._sync.paused()
-        now = self._alive_at = self._timer.now()
+        now = self._timer.now()
         if well or now >= self._relist_at:
             return 0.0
         return self._around.pace.wait(now, self._backoff.next())

@@ -51,8 +51,8 @@ class Watching:
         self.settled = False
         self.well = False
 
-    async def follow(self, content: aiohttp.StreamReader) -> None:
-        """Returns when the server ends it or a list is due. Raises CallFailed."""
+    async def follow(self, content: aiohttp.StreamReader) -> bool:
+        """True when the server ended it properly, False when a list is due. Raises CallFailed."""
         lines = Lines()
         try:
             while (chunk := await self._chunk(content)) is not None:
@@ -63,8 +63,11 @@ class Watching:
             raise CallFailed(Failure.TOO_LONG, str(error)) from error
         finally:
             await self._stop_alarm()
-        if lines.unfinished and self._timer.now() < self._relist_at:
+        if self._timer.now() >= self._relist_at:
+            return False
+        if lines.unfinished:
             raise CallFailed(Failure.UNDECODABLE, "the watch ended within a line")
+        return True
 
     async def _chunk(self, content: aiohttp.StreamReader) -> bytes | None:
         """None at the end, and when a list is due."""
