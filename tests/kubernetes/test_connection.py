@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import ssl
 from pathlib import Path
 
@@ -57,6 +58,35 @@ async def test_a_token_file_that_is_rotated_is_read_before_the_next_request(
         await it.following()
         assert not it.reader.figures.failures
         assert api.asked[-1].headers["Authorization"] == "Bearer two"
+
+
+async def test_a_401_has_a_plugin_asked_for_a_new_token(tmp_path: Path) -> None:
+    def issue(token: str) -> None:
+        credential = {
+            "kind": "ExecCredential",
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "status": {"token": token},
+        }
+        secret(tmp_path / "issued", json.dumps(credential))
+
+    plugin = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "cat",
+        "args": [str(tmp_path / "issued")],
+        "interactiveMode": "Never",
+    }
+    issue("one")
+    async with fake_kube_api() as api, reading(api, tmp_path, user={"exec": plugin}) as it:
+        api.bearer = "one"
+        it.drive()
+        await it.following()
+        issue("two")
+        api.bearer = "two"
+        api.end_watches()
+        await api.watching(0)
+        await it.following()
+        assert it.reader.figures.failures == {Failure.UNAUTHORIZED: 1}
+        assert it.events == []
 
 
 async def test_one_401_is_not_told_and_repeated_at_once(tmp_path: Path) -> None:

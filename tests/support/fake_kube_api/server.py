@@ -160,7 +160,7 @@ class FakeKubeApi:
         async with asyncio.timeout(PATIENCE_SECONDS), self._moved:
             await self._moved.wait_for(lambda: self.count(*verbs) >= requests)
 
-    def kubeconfig(self, folder: Path, **user: str) -> Path:
+    def kubeconfig(self, folder: Path, **user: Any) -> Path:
         """A kubeconfig of this server in `folder`; `user` holds its credentials."""
         cluster: dict[str, str] = {"server": self.url}
         if (folder / "ca.crt").exists():
