@@ -61,7 +61,7 @@ async def test_every_metric_is_explained_to_operators_and_no_other_one() -> None
     table = OPERATING.partition("## Metrics")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
     explained = {name for row in rows for name in re.findall(r"`([a-z_]+)`", row)}
-    watching = SlicesWatching(WatchingSettings(Discovery.MCS, Naming()))
+    watching = SlicesWatching(WatchingSettings(Discovery.MCS, Naming(), kubeconfig="/none"))
     async with a_service(watching=watching, pool_discovery="mcs") as service:
         registry: CollectorRegistry = service.registry
         served = {
