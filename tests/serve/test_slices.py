@@ -364,3 +364,19 @@ def test_a_missing_extra_is_one_sentence_that_names_it(missing: str) -> None:
         f"global-discovery serve: {missing} is not installed; "
         "install global-discovery[kubernetes]\n"
     )
+
+
+def test_the_mode_without_slices_needs_nothing_of_that_extra() -> None:
+    program = (
+        "import sys; sys.modules.update(dict.fromkeys(('kubernetes_asyncio', 'msgspec', 'yaml'))); "
+        "import global_discovery.cli.process"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
