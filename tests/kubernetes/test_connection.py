@@ -156,6 +156,24 @@ async def test_a_certificate_authority_that_changes_is_taken_without_a_restart(
         assert reasons.count("tls") == 1
 
 
+async def test_a_handshake_that_failed_has_everything_read_again(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    secret(tmp_path / "ca.crt", trustme.CA().cert_pem.bytes())
+
+    class Unchanging(Kubeconfig):
+        def fingerprint(self) -> tuple[str, ...]:
+            return ()
+
+    async with fake_kube_api(tls=tls_of(authority)) as api:
+        connection = ApiConnection(Unchanging(str(api.kubeconfig(tmp_path))), timer=MovedTimer())
+        with pytest.raises(CallFailed) as failed:
+            await get(connection)
+        assert failed.value.failure is Failure.TLS
+        secret(tmp_path / "ca.crt", authority.cert_pem.bytes())
+        await get(connection)
+        await connection.close()
+
+
 async def test_a_client_certificate_that_is_not_taken_is_a_matter_of_tls(tmp_path: Path) -> None:
     authority = trustme.CA()
     context = tls_of(authority)
