@@ -8,7 +8,17 @@ import argparse
 from collections.abc import Mapping
 
 from global_discovery.cli.flags import Flag, FlagTable, Heading, Refused, Values
-from global_discovery.cli.values import address, network, on_or_off, one_of, router, whole_seconds
+from global_discovery.cli.values import (
+    address,
+    file_path,
+    label,
+    name_suffix,
+    network,
+    on_or_off,
+    one_of,
+    router,
+    whole_seconds,
+)
 from global_discovery.domain.lease import LeaseTerms
 
 MAX_LEASE_SECONDS = 86_400
@@ -39,8 +49,8 @@ HEALTH_LISTEN = Flag(
 POOL_DISCOVERY = Flag(
     "--pool-discovery",
     "MODE",
-    one_of("registrations"),
-    "Where the list of pools comes from: registrations.",
+    one_of("registrations", "karmada", "mcs"),
+    "Where the list of pools comes from: registrations, karmada or mcs.",
     ALWAYS,
     default="registrations",
 )
@@ -118,6 +128,82 @@ ROUTER = Flag(
     otherwise="none",
     repeatable=True,
 )
+IMPORTED = Heading("with karmada or mcs", POOL_DISCOVERY, frozenset({"karmada", "mcs"}))
+POOL_RELAY_SUFFIX = Flag(
+    "--pool-relay-suffix",
+    "TEXT",
+    name_suffix,
+    "What follows dgd_name in the name of the Service of its Pool Relays.",
+    IMPORTED,
+    default="-pool-relay",
+)
+FRONTEND_SUFFIX = Flag(
+    "--frontend-suffix",
+    "TEXT",
+    name_suffix,
+    "What follows dgd_name in the name of the Service of its frontends.",
+    IMPORTED,
+    default="-frontend",
+)
+FRONTEND_PORT_NAME = Flag(
+    "--frontend-port-name",
+    "NAME",
+    label,
+    "The name of the frontends' port.",
+    IMPORTED,
+    default="http",
+)
+ROUTER_NAMESPACE = Flag(
+    "--router-namespace",
+    "NAME",
+    label,
+    "The namespace of the Service of the Global Routers; needs the other two router flags.",
+    IMPORTED,
+    otherwise="no routers are listed",
+)
+ROUTER_SERVICE = Flag(
+    "--router-service",
+    "NAME",
+    label,
+    "The name of the Service of the Global Routers.",
+    IMPORTED,
+    otherwise="no routers are listed",
+)
+ROUTER_PORT_NAME = Flag(
+    "--router-port-name",
+    "NAME",
+    label,
+    "The name of the routers' port.",
+    IMPORTED,
+    otherwise="no routers are listed",
+)
+KUBECONFIG = Flag(
+    "--kubeconfig",
+    "PATH",
+    file_path,
+    "How the Kubernetes API server is reached.",
+    IMPORTED,
+    otherwise="that of KUBECONFIG, else the service account of the pod",
+)
+KUBERNETES_STRICT_X509 = Flag(
+    "--kubernetes-strict-x509",
+    "on|off",
+    on_or_off,
+    "Whether Python 3.13 and newer refuse an API server's certificate without the extensions "
+    "of RFC 5280.",
+    IMPORTED,
+    default="on",
+)
+WATCH_NAMESPACE = Flag(
+    "--watch-namespace",
+    "NAME",
+    label,
+    "A namespace in which slices are watched, where watching all is not permitted.",
+    IMPORTED,
+    otherwise="all",
+    repeatable=True,
+)
+ROUTER_FLAGS = (ROUTER_NAMESPACE, ROUTER_SERVICE, ROUTER_PORT_NAME)
 
 FLAGS = FlagTable(
     [
@@ -134,6 +220,13 @@ FLAGS = FlagTable(
         LOG_FORMAT,
         LOG_LEVEL,
         ROUTER,
+        POOL_RELAY_SUFFIX,
+        FRONTEND_SUFFIX,
+        FRONTEND_PORT_NAME,
+        *ROUTER_FLAGS,
+        KUBECONFIG,
+        KUBERNETES_STRICT_X509,
+        WATCH_NAMESPACE,
     ]
 )
 
@@ -144,6 +237,8 @@ def read_values(args: argparse.Namespace, environ: Mapping[str, str]) -> Values:
     _refuse_short_lease(values)
     _refuse_doubled_routers(values)
     _refuse_shared_ports(values)
+    _refuse_ambiguous_suffixes(values)
+    _refuse_half_a_router_service(values)
     return values
 
 
@@ -173,3 +268,21 @@ def _refuse_shared_ports(values: Values) -> None:
         if wanted in taken:
             raise Refused(f"{values.source(flag)} {wanted}: is {values.source(taken[wanted])} too")
         taken[wanted] = flag
+
+
+def _refuse_ambiguous_suffixes(values: Values) -> None:
+    """A Service whose name ends in both could be of two pools."""
+    suffixes = {flag: values[flag] for flag in (POOL_RELAY_SUFFIX, FRONTEND_SUFFIX)}
+    for flag, other in ((POOL_RELAY_SUFFIX, FRONTEND_SUFFIX), (FRONTEND_SUFFIX, POOL_RELAY_SUFFIX)):
+        if suffixes[flag].endswith(suffixes[other]):
+            raise Refused(
+                f"{values.source(flag)} {suffixes[flag]!a}: ends in "
+                f"{values.source(other)} {suffixes[other]!a}"
+            )
+
+
+def _refuse_half_a_router_service(values: Values) -> None:
+    given = [flag for flag in ROUTER_FLAGS if values.is_set(flag)]
+    missing = [flag.name for flag in ROUTER_FLAGS if not values.is_set(flag)]
+    if given and missing:
+        raise Refused(f"{values.source(given[0])} needs {' and '.join(missing)} too")

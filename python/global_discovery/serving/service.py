@@ -8,16 +8,18 @@ ends the service, also while it starts.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.registry import Collector
 
 from global_discovery.domain.clock import Clock
 from global_discovery.domain.errors import ShuttingDown
 from global_discovery.domain.events import Event, Report, ignore
 from global_discovery.serving.caller import Callers, Network
-from global_discovery.serving.core import Core, CoreSettings
+from global_discovery.serving.core import Core, CoreSettings, ImportedSources
 from global_discovery.serving.grpc.server import GrpcFace
 from global_discovery.serving.grpc.service import PoolDiscovery
 from global_discovery.serving.metrics import CallMetrics, CoreCollector, LoopLag
@@ -42,6 +44,24 @@ class ServiceSettings:
     trusted_proxies: Sequence[Network] = ()
 
 
+class Watching(Protocol):
+    """What follows the imported slices, in the modes that read them."""
+
+    @property
+    def sources(self) -> ImportedSources:
+        """What it shows."""
+        ...
+
+    @property
+    def figures(self) -> Collector:
+        """Its metrics."""
+        ...
+
+    async def run(self) -> None:
+        """For ever: no failure of what it reads ends it."""
+        ...
+
+
 class Service:
     """One instance. `start`, then `run` until it is cancelled, then `stop`.
 
@@ -53,16 +73,20 @@ class Service:
         settings: ServiceSettings,
         store: RegistrationStore,
         *,
+        watching: Watching | None = None,
         clock: Clock | None = None,
         report: Report = ignore,
     ) -> None:
         """Must be made inside the event loop. Raises OSError when a port is taken."""
-        self.core = Core(settings.core, store, clock=clock, report=report)
+        imported = None if watching is None else watching.sources
+        self.core = Core(settings.core, store, imported=imported, clock=clock, report=report)
         self._store = store
         self._report = report
         self._lag = LoopLag()
         self.registry = CollectorRegistry()
         self.registry.register(CoreCollector(self.core, self._lag))
+        if watching is not None:
+            self.registry.register(watching.figures)
         metrics = CallMetrics(self.registry)
         callers = Callers(settings.trusted_proxies)
         self.grpc = GrpcFace(PoolDiscovery(self.core, callers, metrics), settings.grpc_listen)
@@ -76,7 +100,9 @@ class Service:
             listen=settings.listen,
             health_listen=settings.health_listen,
         )
-        self._ticker: asyncio.Task[None] | None = None
+        self._watching = watching
+        self._tasks: list[asyncio.Task[None]] = []
+        """Those that run for ever."""
 
     @property
     def ports(self) -> dict[str, int]:
@@ -90,8 +116,9 @@ class Service:
         """Opens the ports, reads the store, and is ready. Raises OSError, or what ended a task."""
         await self.grpc.start()
         await self.rest.start()
-        self._ticker = asyncio.create_task(self._tick_for_ever(), name="ticker")
-        self._readiness.supervise(self._ticker)
+        self._own(self._tick_for_ever(), "ticker")
+        if self._watching is not None:
+            self._own(self._watching.run(), "watching slices")
         self._report(Event.LISTENING, **self.ports)
         await race(self.core.registrar.open(), self.run())
         self.grpc.health.set_all(serving=True)
@@ -99,9 +126,11 @@ class Service:
 
     async def run(self) -> None:
         """Ends when a task that must not end has ended, by raising what ended it."""
-        if self._ticker is not None:
-            await asyncio.wait([self._ticker])
-            self._ticker.result()
+        if not self._tasks:
+            return
+        ended, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in ended:
+            task.result()
 
     async def stop(self) -> None:
         """Drains and closes everything; within two seconds when nobody is slow.
@@ -115,13 +144,19 @@ class Service:
         for watchers in (self.core.pool_watchers, self.core.router_watchers):
             watchers.end_all(ShuttingDown())
         await asyncio.gather(self.grpc.stop(DRAIN_SECONDS), self.rest.stop(DRAIN_SECONDS))
-        if self._ticker is not None:
-            self._ticker.cancel()
-            await asyncio.wait([self._ticker])
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         try:
             await asyncio.wait_for(self._store.close(), STORE_CLOSE_SECONDS)
         except TimeoutError:
             self._report(Event.STORE_NOT_CLOSED, seconds=STORE_CLOSE_SECONDS)
+
+    def _own(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.append(task)
+        self._readiness.supervise(task)
 
     async def _tick_for_ever(self) -> None:
         """Ends leases as they are due, in bounded portions."""

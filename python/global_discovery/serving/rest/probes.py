@@ -44,7 +44,8 @@ class ProbeHandlers:
         if not self._readiness.was_read():
             raise _later("NOT_READY", "the store and the sources were not read yet")
         self._core.pools.refresh()
-        mark = self._core.pools.mark
+        self._core.routers.refresh()
+        mark = self._core.mark
         status = "ok" if mark.exact else "degraded"
         return json_answer(
             {"status": status, "complete": mark.exact, "reasons": reason_codes(mark)}
