@@ -31,6 +31,8 @@ class StoredShare(NamedTuple):
     relays: tuple[str, ...]
     registered_time: float = 0.0
     """When the pool entered the list; seconds since the epoch, for people."""
+    sequence: int = 0
+    """The caller's own number of the call that last changed it; 0 when it gave none."""
 
 
 class SeenShare(NamedTuple):
@@ -41,6 +43,20 @@ class SeenShare(NamedTuple):
     """How many seconds of its lease are left, counted from the moment this is handed over."""
     renewed: bool
     """Whether this process saw it renewed, in contrast to finding it there."""
+    extensions: int = 0
+    """How often its lease was extended or restored since its last renewal, before this time.
+
+    A shared store has no restorations.
+    """
+
+
+class MovedLease(NamedTuple):
+    """A lease that goes on without a renewal, because none could be heard."""
+
+    lease_id: str
+    deadline: float
+    """On the clock of `leases_judged`."""
+    extensions: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +78,8 @@ class StoreState:
     """How old a registration is at most before it is in this instance's view, in seconds."""
     failing: bool = False
     """Whether it fails to read or to write; the mark may stand all the same."""
+    failures: int = 0
+    """How often it began to fail since the start."""
 
 
 class RegistrationStore(Protocol):
@@ -89,9 +107,11 @@ class RegistrationStore(Protocol):
         ...
 
     async def consult(self, key: PoolKey, lease_ids: Sequence[str]) -> Reading:
-        """What is stored right now of a pool and of these ids, for calls that name an id
-        which this instance does not know. Empty for a store of one's own. Raises StoreUnwritable
-        when it cannot be read."""
+        """What is stored right now of a pool and of these ids; nothing for a store of one's own.
+
+        For calls about shares which this instance may not have seen yet. Raises
+        StoreUnwritable when it cannot be read.
+        """
         ...
 
     async def put(self, share: StoredShare) -> None:
@@ -100,6 +120,15 @@ class RegistrationStore(Protocol):
 
     async def renew(self, lease_ids: Sequence[str]) -> Sequence[str]:
         """Keeps that these leases were renewed now; gives those that it could not keep."""
+        ...
+
+    def leases_judged(self, now: float, moved: Sequence[MovedLease]) -> None:
+        """Told when every lease whose end was due at `now` has ended, but for these.
+
+        `now` is on the monotonic clock. A store of one's own keeps it, to know
+        later which shares were alive; a shared one has no use for it. Neither
+        blocks nor raises.
+        """
         ...
 
     async def withdraw(self, lease_ids: Sequence[str], *, remember: float) -> None:
