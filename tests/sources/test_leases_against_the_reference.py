@@ -140,7 +140,7 @@ class Leases(RuleBasedStateMachine):
     def tick(self) -> None:
         while self.real.tick():
             pass
-        self.reference.tick(lambda lease_id: lease_id in self.real._by_lease)
+        self.reference.tick(lambda lease_id: lease_id in self.real._table.by_lease)
 
     @rule(seconds=quarters)
     def run(self, seconds: float) -> None:
@@ -215,7 +215,7 @@ class Leases(RuleBasedStateMachine):
 
     @invariant()
     def the_pools_stand_in_the_order_of_their_last_renewal(self) -> None:
-        renewals = [pool.last_renewal for pool in self.real._pools.values()]
+        renewals = [pool.last_renewal for pool in self.real._table.pools.values()]
         assert renewals == sorted(renewals)
 
     @invariant()
