@@ -59,7 +59,10 @@ class Core:
             clock=self.clock,
             report=report,
             mass_lapse_protection=settings.mass_lapse_protection,
+            store=store.state,
+            shared=store.shared,
         )
+        self.store_state = store.state
         self.storage = store.name
         self.registrar = Registrar(self.registrations, store, report)
         self.pools: View[Pool] = View(
@@ -100,8 +103,8 @@ class Core:
         )
 
     def tick(self) -> bool:
-        """See Registrations.tick."""
-        return self.registrations.tick()
+        """See Registrar.tick."""
+        return self.registrar.tick()
 
 
 def _mark_reporter(report: Report, view: str) -> Callable[[Mark], None]:

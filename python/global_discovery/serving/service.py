@@ -8,8 +8,9 @@ ends the service, also while it starts.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
@@ -76,7 +77,7 @@ class Service:
             listen=settings.listen,
             health_listen=settings.health_listen,
         )
-        self._ticker: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def ports(self) -> dict[str, int]:
@@ -90,18 +91,24 @@ class Service:
         """Opens the ports, reads the store, and is ready. Raises OSError, or what ended a task."""
         await self.grpc.start()
         await self.rest.start()
-        self._ticker = asyncio.create_task(self._tick_for_ever(), name="ticker")
-        self._readiness.supervise(self._ticker)
+        self._begin(self._tick_for_ever(), "ticker")
         self._report(Event.LISTENING, **self.ports)
         await race(self.core.registrar.open(), self.run())
+        self._begin(self._store.run(), "store")
         self.grpc.health.set_all(serving=True)
         self._report(Event.READY, **self.ports)
 
     async def run(self) -> None:
         """Ends when a task that must not end has ended, by raising what ended it."""
-        if self._ticker is not None:
-            await asyncio.wait([self._ticker])
-            self._ticker.result()
+        if self._tasks:
+            ended, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                task.result()
+
+    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._readiness.supervise(task)
+        self._tasks.append(task)
 
     async def stop(self) -> None:
         """Drains and closes everything; within two seconds when nobody is slow.
@@ -115,9 +122,10 @@ class Service:
         for watchers in (self.core.pool_watchers, self.core.router_watchers):
             watchers.end_all(ShuttingDown())
         await asyncio.gather(self.grpc.stop(DRAIN_SECONDS), self.rest.stop(DRAIN_SECONDS))
-        if self._ticker is not None:
-            self._ticker.cancel()
-            await asyncio.wait([self._ticker])
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         try:
             await asyncio.wait_for(self._store.close(), STORE_CLOSE_SECONDS)
         except TimeoutError:

@@ -12,10 +12,10 @@ and within one second of it. Not guaranteed here: durability, which is the
 store's.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from itertools import islice
+from typing import NamedTuple
 
 from global_discovery.domain.change import Departure
 from global_discovery.domain.clock import Clock
@@ -28,15 +28,21 @@ from global_discovery.domain.errors import LeaseWithdrawn
 from global_discovery.domain.events import Event, Report, ignore
 from global_discovery.domain.lease import Heartbeat, LeaseTerms, Withdrawal
 from global_discovery.domain.pool import Pool, PoolKey
+from global_discovery.domain.timing_wheel import SLOT_SECONDS
+from global_discovery.sources.found_shares import FoundShares
 from global_discovery.sources.listening import Listening
 from global_discovery.sources.mass_lapse import MassLapse
 from global_discovery.sources.share_table import ShareTable, new_lease_id
 from global_discovery.sources.shares import Share
 from global_discovery.sources.source import Update
+from global_discovery.sources.store_doubts import StoreDoubts
+from global_discovery.sources.withdrawn_ids import WithdrawnIds
+from global_discovery.storage.store import MovedLease, Reading, SeenShare, StoredShare, StoreState
 
-OWN_STORE_BOUND = 1.0
 LEASES_A_TICK = 2_500
 LAPSES_TOLD_ONE_BY_ONE = 20
+WHEEL_DELAY = 2 * SLOT_SECONDS
+"""A lease that ended longer ago than this has been looked at."""
 
 
 class Effect(Enum):
@@ -50,10 +56,20 @@ class Effect(Enum):
     """It began, began anew, or its content or relays changed."""
 
 
+class Renewed(NamedTuple):
+    """What became of a batch of renewals."""
+
+    lease_ids: list[str]
+    unknown: list[str]
+    """Ids that are not current."""
+    regranted: list[Share]
+    """Those renewed whose lease is of another length from now on."""
+
+
 class Registrations:
     """The shares of all pools, as a source of pools."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by keyword, and most have a default
         self,
         *,
         terms: LeaseTerms,
@@ -61,8 +77,14 @@ class Registrations:
         report: Report = ignore,
         mass_lapse_protection: bool = True,
         lease_id: Callable[[], str] = new_lease_id,
+        store: Callable[[], StoreState] = StoreState,
+        shared: bool = False,
     ) -> None:
-        """Takes calls only after `ready`."""
+        """Takes calls only after `ready`.
+
+        `store` says how the store is doing; `shared` whether other instances
+        write it too.
+        """
         self.terms = terms
         self._clock = clock
         self._report = report
@@ -70,10 +92,16 @@ class Registrations:
         self._mass_lapse = MassLapse(
             lease_duration=terms.lease_duration, enabled=mass_lapse_protection
         )
-        self._table = ShareTable(terms=terms, clock=clock, report=report, lease_id=lease_id)
+        self._doubts = StoreDoubts(store, clock.monotonic())
+        self._table = ShareTable(
+            terms=terms, clock=clock, report=report, lease_id=lease_id, shared=shared
+        )
         self.counters = self._table.counters
-        self._withdrawn: OrderedDict[str, float] = OrderedDict()
-        """Withdrawn ids, and until when they are remembered."""
+        self._withdrawn = WithdrawnIds()
+        self._found = FoundShares(self._table, self._listening, self._withdrawn, report)
+        self._shared = shared
+        self._moved: list[MovedLease] = []
+        self._judged = clock.monotonic()
         self._told_mark: Mark | None = None
 
     def __len__(self) -> int:
@@ -90,6 +118,50 @@ class Registrations:
         self._notice_stall()
         self._listening.ready()
         self._table.wake()
+
+    # -- what a store had ------------------------------------------------------
+
+    def begin_restoring(self, reading: Reading) -> float:
+        """What must be known of a first reading before its shares are taken in portions; the time.
+
+        The reading was handed over now.
+        """
+        now = self._notice_stall()
+        self._found.withdraw(reading.withdrawn.items(), now)
+        granted = (seen.share.granted for seen in reading.shares if seen.remaining > 0)
+        self._listening.found(max(granted, default=0.0))
+        return now
+
+    def restore(self, shares: Sequence[SeenShare], since: float) -> None:
+        """Takes a portion of a first reading, which was handed over at `since`."""
+        self._notice_stall()
+        if self._shared:
+            self._found.see(shares, since)
+        else:
+            self.counters.restored += self._found.restore(shares, since)
+
+    def take(self, reading: Reading) -> None:
+        """Takes a later reading of a shared store, handed over now."""
+        now = self._notice_stall()
+        self._found.withdraw(reading.withdrawn.items(), now)
+        self._found.see(reading.shares, now)
+
+    def store_changed(self) -> None:
+        """The store may have something new to say of itself."""
+        self._table.wake()
+
+    def knows(self, lease_id: str) -> bool:
+        """Whether the id is current, or remembered as withdrawn."""
+        return lease_id in self._table.by_lease or lease_id in self._withdrawn
+
+    def stored(self, share: Share) -> StoredShare:
+        """A live share as a store keeps it."""
+        return self._table.stored(share)
+
+    def take_judged(self) -> tuple[float, list[MovedLease]]:
+        """Up to when lease ends were judged, and the leases that were moved since the last call."""
+        moved, self._moved = self._moved, []
+        return self._judged, moved
 
     # -- calls ---------------------------------------------------------------
 
@@ -112,25 +184,28 @@ class Registrations:
             share = self._table.begin(heartbeat, now, phase=self._listening.next_phase)
             effect = Effect.CHANGED
         share.sequence = heartbeat.sequence or share.sequence
-        self._table.renew(share, now)
+        if self._table.renew(share, now) and effect is Effect.RENEWED:
+            effect = Effect.CHANGED
         self._listening.heard(now)
         return share, effect
 
-    def renew(self, lease_ids: Sequence[str]) -> tuple[list[Share], list[str]]:
-        """Renews shares by their current ids; gives them, and the ids that are not current."""
+    def renew(self, lease_ids: Sequence[str]) -> Renewed:
+        """Renews shares by their current ids."""
         now = self._notice_stall()
-        renewed: list[Share] = []
+        renewed: list[str] = []
         unknown: list[str] = []
+        regranted: list[Share] = []
         for lease_id in lease_ids:
             share = self._table.by_lease.get(lease_id)
             if share is None:
                 unknown.append(lease_id)
             else:
-                self._table.renew(share, now)
-                renewed.append(share)
+                if self._table.renew(share, now):
+                    regranted.append(share)
+                renewed.append(lease_id)
         if renewed:
             self._listening.heard(now)
-        return renewed, unknown
+        return Renewed(renewed, unknown, regranted)
 
     def find(self, withdrawal: Withdrawal) -> list[Share]:
         """See ShareTable."""
@@ -141,8 +216,7 @@ class Registrations:
         now = self._notice_stall()
         ended = 0
         for lease_id in lease_ids:
-            self._withdrawn[lease_id] = now + self.terms.withdrawn_memory
-            self._withdrawn.move_to_end(lease_id)
+            self._withdrawn.add(lease_id, now + self.terms.withdrawn_memory)
             share = self._table.by_lease.get(lease_id)
             if share is not None:
                 ended += 1
@@ -156,12 +230,13 @@ class Registrations:
     def tick(self) -> bool:
         """Ends the leases that are due; True when there are more, for which to call again soon."""
         now = self._notice_stall()
-        self._forget_withdrawn(now)
+        self._withdrawn.forget(now)
         self._end_due(now)
         if self._mark(now) != self._told_mark:
             self._table.wake()
         behind = self._table.wheel.behind(now)
         if not behind:
+            self._judged = now - WHEEL_DELAY
             self._listening.forget(now)
             if self._mass_lapse.over(now):
                 self._report(Event.MASS_LAPSE_ENDED)
@@ -171,9 +246,12 @@ class Registrations:
         ending: list[Share] = []
         extended = 0
         for share in self._table.wheel.take_due(now, LEASES_A_TICK):
+            before = share.deadline
             extended += self._listening.extend(share, now)
             if share.deadline > now:
                 self._table.wheel.add(share)
+                if share.deadline != before:
+                    self._moved.append(MovedLease(share.lease_id, share.deadline, share.extensions))
             else:
                 ending.append(share)
         if extended:
@@ -197,7 +275,12 @@ class Registrations:
         gone: dict[PoolKey, Departure] = {}
         for share in ending:
             # By when its lease ended, not by when that was seen.
-            unlisted = doubtful or self._mass_lapse.active(share.deadline)
+            unlisted = (
+                doubtful
+                or not share.confirmed
+                or self._mass_lapse.active(share.deadline)
+                or self._doubts.held_at(share.deadline)
+            )
             departure = Departure.UNLISTED if unlisted else Departure.REMOVED
             if self._table.end(share, departure):
                 gone[share.key] = departure
@@ -210,10 +293,6 @@ class Registrations:
         if len(gone) > LAPSES_TOLD_ONE_BY_ONE:
             unlisted = sum(departure is Departure.UNLISTED for departure in gone.values())
             self._report(Event.POOLS_LAPSED, pools=len(gone), unlisted=unlisted)
-
-    def _forget_withdrawn(self, now: float) -> None:
-        while self._withdrawn and next(iter(self._withdrawn.values())) <= now:
-            self._withdrawn.popitem(last=False)
 
     def _notice_stall(self) -> float:
         """What every entrance does first; the time."""
@@ -239,9 +318,10 @@ class Registrations:
 
     def _reasons(self, now: float) -> set[Reason]:
         reasons = self._listening.reasons(now)
+        reasons |= self._doubts.reasons(now, self._listening.longest_lease)
         if self._mass_lapse.active(now):
             reasons.add(Reason.MASS_LAPSE)
         return reasons
 
     def _mark(self, now: float) -> Mark:
-        return Mark(frozenset(self._reasons(now)), OWN_STORE_BOUND)
+        return Mark(frozenset(self._reasons(now)), self._doubts.bound)

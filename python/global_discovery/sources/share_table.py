@@ -15,9 +15,17 @@ from global_discovery.domain.clock import Clock
 from global_discovery.domain.errors import TooManyShares
 from global_discovery.domain.events import Event, Report
 from global_discovery.domain.lease import Heartbeat, LeaseTerms, Withdrawal
-from global_discovery.domain.pool import Pool, PoolKey
+from global_discovery.domain.pool import Content, Pool, PoolKey
 from global_discovery.domain.timing_wheel import TimingWheel
-from global_discovery.sources.shares import MAX_SHARES, Identity, PoolShares, Share, identity_of
+from global_discovery.sources.shares import (
+    MAX_REPLACED,
+    MAX_SHARES,
+    Identity,
+    PoolShares,
+    Share,
+    identity_of,
+)
+from global_discovery.storage.store import StoredShare
 
 
 @dataclass(slots=True)
@@ -29,6 +37,7 @@ class Counters:
     withdrawals: int = 0
     lapses: int = 0
     extensions: int = 0
+    restored: int = 0
     stalls: int = 0
     mass_lapses: int = 0
 
@@ -48,8 +57,9 @@ class ShareTable:
         clock: Clock,
         report: Report,
         lease_id: Callable[[], str],
+        shared: bool,
     ) -> None:
-        """Empty."""
+        """Empty. `shared` when readings of a shared store come in too."""
         self.counters = Counters()
         self.wheel: TimingWheel[Share] = TimingWheel(
             now=clock.monotonic(), deadline_of=lambda share: share.deadline
@@ -60,6 +70,8 @@ class ShareTable:
         self.wake: Callable[[], None] = lambda: None
         """Called whenever there may be a change."""
         self._terms = terms
+        self._granted = float(terms.lease_duration)
+        self._shared = shared
         self._clock = clock
         self._report = report
         self._new_lease_id = lease_id
@@ -124,33 +136,58 @@ class ShareTable:
         identity = identity_of(heartbeat.relay_id, registration.relays, heartbeat.caller)
         share = pool.shares.get(identity) if pool else None
         if share is None:
-            share = self._add_share(pool, heartbeat, identity, phase)
+            if pool is not None and len(pool.shares) >= MAX_SHARES:
+                raise TooManyShares(MAX_SHARES, retry_after=self._granted)
+            share = self._first(heartbeat, identity, now, phase)
         else:
-            del self.by_lease[share.lease_id]
+            older = share.lease_id
+            self.rename(share, self._new_lease_id())
+            if self._shared:
+                share.replaced = (*share.replaced, older)[-MAX_REPLACED:]
             self.set_content(share, heartbeat, now, same_caller=False)
-        share.lease_id = self._new_lease_id()
         share.sequence = 0
-        share.granted = float(self._terms.lease_duration)
-        self.by_lease[share.lease_id] = share
+        share.granted = self._granted
         return share
 
-    def _add_share(
-        self, pool: PoolShares | None, heartbeat: Heartbeat, identity: Identity, phase: int
-    ) -> Share:
-        key = heartbeat.registration.key
+    def _first(self, heartbeat: Heartbeat, identity: Identity, now: float, phase: int) -> Share:
+        registration = heartbeat.registration
+        key, relays = registration.key, registration.relays or (f"ip:{heartbeat.caller}",)
+        pool = self.pools.get(key)
         if pool is None:
-            pool = self.pools[key] = PoolShares(key, registered_time=self._clock.wall())
             self._report(Event.POOL_REGISTERED, pool=str(key), caller=heartbeat.caller)
-        elif len(pool.shares) >= MAX_SHARES:
-            raise TooManyShares(MAX_SHARES, retry_after=float(self._terms.lease_duration))
-        share = Share(heartbeat, identity, phase=phase)
-        share.deadline = self._clock.monotonic() + self._terms.lease_duration
-        pool.shares[identity] = share
-        pool.set_content(share, share.content)
-        self.wheel.add(share)
+        share = Share(key, identity, registration.content, relays, phase=phase)
+        share.lease_id = self._new_lease_id()
+        share.deadline = now + self._granted
+        number = pool.highest + 1 if pool else 1
+        self.add(share, number=number, registered_time=self._clock.wall())
         self.counters.registrations += 1
-        self._changed(pool)
         return share
+
+    def add(self, share: Share, *, number: int, registered_time: float) -> None:
+        """Adds a share that has an id and a deadline; the time is its pool's, when it is new."""
+        pool = self.pools.get(share.key)
+        if pool is None:
+            pool = self.pools[share.key] = PoolShares(share.key, registered_time=registered_time)
+        pool.shares[share.identity] = share
+        pool.adopt(share, share.content, number)
+        self.by_lease[share.lease_id] = share
+        self.wheel.add(share)
+        self._changed(pool)
+
+    def rename(self, share: Share, lease_id: str) -> None:
+        """A new incarnation: the id until now is unknown from now on."""
+        del self.by_lease[share.lease_id]
+        share.lease_id = lease_id
+        self.by_lease[lease_id] = share
+
+    def adopt(self, share: Share, content: Content, relays: tuple[str, ...], number: int) -> None:
+        """Takes what another instance wrote of a share."""
+        pool = self.pools[share.key]
+        same = (content, relays, number) == (share.content, share.relays, share.number)
+        if not same:
+            share.relays = relays
+            pool.adopt(share, content, number)
+            self._changed(pool)
 
     def set_content(
         self, share: Share, heartbeat: Heartbeat, now: float, *, same_caller: bool
@@ -171,15 +208,52 @@ class ShareTable:
         self._changed(pool)
         return True
 
-    def renew(self, share: Share, now: float) -> None:
-        """A renewal was heard now."""
-        share.counted_from = now
-        share.deadline = now + share.granted
-        share.extensions = 0
-        pool = self.pools[share.key]
-        pool.last_renewal = now
-        self.pools.move_to_end(share.key)
+    def renew(self, share: Share, now: float) -> bool:
+        """A renewal was heard now; whether the lease is from now on of another length.
+
+        Every answer to a renewal tells the lease of this instance.
+        """
+        regranted = share.granted != self._granted
+        share.granted = self._granted
+        deadline = now + self._granted
+        if deadline < share.deadline:  # the wheel sees by itself only what moves later
+            self.wheel.discard(share)
+            share.deadline = deadline
+            self.wheel.add(share)
+        share.deadline = deadline
+        self._renewed(share, now)
         self.counters.renewals += 1
+        return regranted
+
+    def renewed_elsewhere(self, share: Share, now: float, deadline: float) -> None:
+        """A renewal was seen now."""
+        share.deadline = max(share.deadline, deadline)
+        self._renewed(share, now)
+
+    def _renewed(self, share: Share, now: float) -> None:
+        share.counted_from = now
+        share.extensions = 0
+        share.confirmed = True
+        self.seen(share, now)
+
+    def seen(self, share: Share, now: float) -> None:
+        """Its pool is not overdue now."""
+        self.pools[share.key].last_renewal = now
+        self.pools.move_to_end(share.key)
+
+    def stored(self, share: Share) -> StoredShare:
+        """A live share as a store keeps it."""
+        return StoredShare(
+            key=share.key,
+            identity=share.identity,
+            lease_id=share.lease_id,
+            granted=share.granted,
+            number=share.number,
+            content=share.content,
+            relays=share.relays,
+            registered_time=self.pools[share.key].registered_time,
+            sequence=share.sequence,
+        )
 
     def end(self, share: Share, departure: Departure) -> bool:
         """Ends a share; whether its pool leaves with it."""

@@ -45,7 +45,8 @@ class ProbeHandlers:
             raise _later("NOT_READY", "the store and the sources were not read yet")
         self._core.pools.refresh()
         mark = self._core.pools.mark
-        status = "ok" if mark.exact else "degraded"
+        well = mark.exact and not self._core.store_state().failing
+        status = "ok" if well else "degraded"
         return json_answer(
             {"status": status, "complete": mark.exact, "reasons": reason_codes(mark)}
         )
