@@ -48,16 +48,16 @@ class HttpDynamoDB:
     """One region's endpoint. Made by `connect`."""
 
     def __init__(
-        self, *, endpoint: str, region: str, credentials: Any, clock: Clock, timeout: float
+        self, *, endpoint: str, region: str, credentials: Any, clock: Clock, call_seconds: float
     ) -> None:
-        """`credentials` are aiobotocore's; `timeout` is that of one call, in seconds."""
+        """`credentials` are aiobotocore's; `call_seconds` is how long one call may take."""
         self.region = region
         self.endpoint = endpoint
         self._credentials = credentials
         self._clock = clock
         self._skew = 0.0
         self._signer = Signer(region=region, host=_host_of(endpoint))
-        self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_SECONDS)
+        self._timeout = aiohttp.ClientTimeout(total=call_seconds, sock_connect=CONNECT_SECONDS)
         self._session: aiohttp.ClientSession | None = None
         self._ssl: ssl.SSLContext | bool = True
 
@@ -124,7 +124,7 @@ class HttpDynamoDB:
 
 
 async def connect(
-    *, clock: Clock, region: str = "", endpoint_url: str = "", timeout: float = 1.5
+    *, clock: Clock, region: str = "", endpoint_url: str = "", call_seconds: float = 1.5
 ) -> HttpDynamoDB:
     """Finds region, endpoint and credentials, without a call to DynamoDB.
 
@@ -148,7 +148,11 @@ async def connect(
     if not found:
         raise OSError("no AWS region is given: set --dynamodb-region or AWS_REGION")
     api = HttpDynamoDB(
-        endpoint=endpoint, region=found, credentials=credentials, clock=clock, timeout=timeout
+        endpoint=endpoint,
+        region=found,
+        credentials=credentials,
+        clock=clock,
+        call_seconds=call_seconds,
     )
     bundle = session.get_config_variable("ca_bundle")
     if bundle:

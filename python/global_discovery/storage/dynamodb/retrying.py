@@ -41,3 +41,9 @@ class Retrying:
                     raise
             await self._sleep(pause)
             delay = min(2 * delay, LONGEST_DELAY_SECONDS)
+
+    async def pause(self, *, until: float) -> None:
+        """Waits a little before asking for the rest of what was half done. Raises Throttled."""
+        if self._clock.monotonic() + LONGEST_DELAY_SECONDS >= until:
+            raise Throttled("UnprocessedKeys", "only part of it was done")
+        await self._sleep(FIRST_DELAY_SECONDS * self._random.uniform(1.0, 2.0))
