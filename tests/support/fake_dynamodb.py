@@ -7,6 +7,8 @@ before or after they were done, take time, or answer in small pages.
 """
 
 import copy
+import re
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -27,12 +29,15 @@ class FakeDynamoDB:
         self.region = region
         self.items: dict[Key, Item] = {}
         self.page = page
-        self.calls: list[tuple[str, Mapping[str, Any]]] = []
+        self.calls: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=1000)
+        """The last ones."""
+        self.count = 0
         self.closed = False
 
     async def call(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
         self.calls.append((operation, request))
-        answer: dict[str, Any] = getattr(self, f"_{operation}")(request)
+        self.count += 1
+        answer: dict[str, Any] = getattr(self, _snake(operation))(request)
         return answer
 
     async def close(self) -> None:
@@ -48,7 +53,7 @@ class FakeDynamoDB:
 
     # -- operations ----------------------------------------------------------
 
-    def _DescribeTable(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _describe_table(self, request: Mapping[str, Any]) -> dict[str, Any]:
         del request
         kinds = (("pk", "HASH"), ("sk", "RANGE"))
         return {
@@ -61,7 +66,7 @@ class FakeDynamoDB:
             }
         }
 
-    def _DescribeTimeToLive(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _describe_time_to_live(self, request: Mapping[str, Any]) -> dict[str, Any]:
         del request
         return {
             "TimeToLiveDescription": {
@@ -70,16 +75,16 @@ class FakeDynamoDB:
             }
         }
 
-    def _PutItem(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _put_item(self, request: Mapping[str, Any]) -> dict[str, Any]:
         item = copy.deepcopy(request["Item"])
         self.items[_key_of(item)] = item
         return {}
 
-    def _GetItem(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _get_item(self, request: Mapping[str, Any]) -> dict[str, Any]:
         item = self.items.get(_key_of(request["Key"]))
         return {} if item is None else {"Item": copy.deepcopy(item)}
 
-    def _UpdateItem(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _update_item(self, request: Mapping[str, Any]) -> dict[str, Any]:
         key = _key_of(request["Key"])
         old = self.items.get(key)
         values = request["ExpressionAttributeValues"]
@@ -92,18 +97,18 @@ class FakeDynamoDB:
         self.items[key] = copy.deepcopy(new)
         return {}
 
-    def _DeleteItem(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _delete_item(self, request: Mapping[str, Any]) -> dict[str, Any]:
         key = _key_of(request["Key"])
         self._check(request, self.items.get(key))
         self.items.pop(key, None)
         return {}
 
-    def _TransactWriteItems(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _transact_write_items(self, request: Mapping[str, Any]) -> dict[str, Any]:
         for action in request["TransactItems"]:
-            self._PutItem(action["Put"])
+            self._put_item(action["Put"])
         return {}
 
-    def _Query(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _query(self, request: Mapping[str, Any]) -> dict[str, Any]:
         assert request["ConsistentRead"] is True
         values = request["ExpressionAttributeValues"]
         begins = values.get(":begins", {"S": ""})["S"]
@@ -124,7 +129,7 @@ class FakeDynamoDB:
             answer["LastEvaluatedKey"] = {"pk": {"S": pk}, "sk": {"S": sk}}
         return answer
 
-    def _BatchGetItem(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _batch_get_item(self, request: Mapping[str, Any]) -> dict[str, Any]:
         ((table, asked),) = request["RequestItems"].items()
         keys = asked["Keys"]
         assert len({_key_of(key) for key in keys}) == len(keys) <= 100
@@ -154,6 +159,7 @@ class Through:
 
     def __init__(self, api: FakeDynamoDB, before: Hook, after: Hook) -> None:
         self.region = api.region
+        self.count = 0
         self._api = api
         self.before = before
         """Called before a call is done; what it raises, the call raises, undone."""
@@ -161,6 +167,7 @@ class Through:
         """Called before it answers; what it raises, the call raises, though it was done."""
 
     async def call(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        self.count += 1
         await self.before(operation, request)
         answer = await self._api.call(operation, request)
         await self.after(operation, request)
@@ -173,9 +180,13 @@ class Through:
 class Missing(FakeDynamoDB):
     """A region without the table."""
 
-    def _DescribeTable(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _describe_table(self, request: Mapping[str, Any]) -> dict[str, Any]:
         del request
         raise Refused("ResourceNotFoundException", "not found")
+
+
+def _snake(operation: str) -> str:
+    return re.sub("([A-Z])", r"_\1", operation).lower()
 
 
 def _key_of(item: Mapping[str, Any]) -> Key:

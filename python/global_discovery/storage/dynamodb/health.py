@@ -64,6 +64,11 @@ class Health:
                 self._report(Event.STORE_WORKS_AGAIN)
 
     @property
+    def reads_fail(self) -> bool:
+        """Whether the last thing heard of reading is that it fails."""
+        return "read" in self._failing
+
+    @property
     def writes_fail(self) -> bool:
         """Whether the last thing heard of writing is that it fails."""
         return "write" in self._failing

@@ -22,9 +22,8 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import orjson
-
-from global_discovery.domain.pool import Content, Location, PoolKey
+from global_discovery.domain.pool import Content, PoolKey
+from global_discovery.storage.content_json import decode_content, encode_content
 from global_discovery.storage.dynamodb.api import Item
 from global_discovery.storage.store import StoredShare
 
@@ -98,31 +97,34 @@ def content_key(content_hash: str) -> Item:
     return item_key(f"c#{content_hash}", "c")
 
 
-def content_text(share: StoredShare) -> str:
-    """All that a share says, in one spelling; its digest names the content item."""
-    content = share.content
-    location = content.location
-    said = {
-        "key": share.key,
-        "identity": share.identity,
-        "relays": share.relays,
-        "model": content.model,
-        "region": location.region,
-        "availability_zone": location.availability_zone,
-        "datacenter": location.datacenter,
-        "capabilities": content.capabilities,
-        "capacity": content.capacity,
-        "frontends": content.frontends,
-    }
-    return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+class Texts(NamedTuple):
+    """All that a share says, in one spelling."""
+
+    owner: str  # o, whose content it is, and the relays
+    content: str  # j
+
+    @property
+    def content_hash(self) -> str:
+        """Names the content item."""
+        return digest(*self)
 
 
-def content_item(content_hash: str, text: str, *, expires_at: int) -> Item:
+def texts_of(share: StoredShare) -> Texts:
+    """What its content item says."""
+    owner = {"key": share.key, "identity": share.identity, "relays": share.relays}
+    return Texts(
+        json.dumps(owner, ensure_ascii=False, separators=(",", ":")),
+        encode_content(share.content).decode(),
+    )
+
+
+def content_item(content_hash: str, texts: Texts, *, expires_at: int) -> Item:
     """What is put there. Content items are the same whoever writes them."""
     return {
         **content_key(content_hash),
         "v": number_value(FORMAT),
-        "j": {"S": text},
+        "o": {"S": texts.owner},
+        "j": {"S": texts.content},
         "expires_at": number_value(expires_at),
     }
 
@@ -143,18 +145,14 @@ class Said(NamedTuple):
 def read_content(item: Item) -> Said:
     """What it says. Raises Unreadable."""
     try:
-        said = orjson.loads(item["j"]["S"])
-        location = Location(said["region"], said["availability_zone"], said["datacenter"])
-        content = Content(
-            model=said["model"],
-            location=location,
-            capabilities=tuple(said["capabilities"]),
-            capacity=tuple((str(sku), int(count)) for sku, count in said["capacity"]),
-            frontends=tuple(said["frontends"]),
+        owner = json.loads(item["o"]["S"])
+        kind, value = owner["identity"]
+        return Said(
+            key=PoolKey(*owner["key"]),
+            identity=(kind, value),
+            relays=tuple(owner["relays"]),
+            content=decode_content(item["j"]["S"]),
         )
-        kind, value = said["identity"]
-        key = PoolKey(*said["key"])
-        return Said(key, (kind, value), tuple(said["relays"]), content)
     except (KeyError, TypeError, ValueError) as problem:
         raise Unreadable(f"content item: {type(problem).__name__} {problem}") from None
 

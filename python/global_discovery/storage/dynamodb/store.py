@@ -140,7 +140,12 @@ class DynamoDBStore:
             self._health.works("write")
 
     async def consult(self, key: PoolKey, lease_ids: Sequence[str]) -> Reading:
-        """What is stored right now of a pool and of these ids."""
+        """What is stored right now of a pool and of these ids.
+
+        Refused at once while reading fails: the next refresh that works ends that.
+        """
+        if self._health.reads_fail:
+            raise StoreUnwritable
         until = self._clock.monotonic() + self._patience
         try:
             return await self._reader.read_pool(key, lease_ids, until=until)

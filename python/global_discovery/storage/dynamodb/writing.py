@@ -22,14 +22,14 @@ from global_discovery.storage.dynamodb.items import (
     TOMBSTONE,
     Renewal,
     Said,
+    Texts,
     Unreadable,
     content_item,
-    content_text,
-    digest,
     item_key,
     next_counter,
     place_of,
     read_renewal,
+    texts_of,
     tombstone_item,
     update_of,
 )
@@ -184,14 +184,14 @@ class Writer:
         wrote = sighting.wrote
         share = wrote if wrote is not None and wrote.lease_id == lease_id else None
         stored = sighting.renewal is not None and sighting.renewal.lease_id == lease_id
-        if share is not None and (not stored or sighting.lost):
+        if share is None and stored:
+            share = self._sightings.share_of(sighting)
+        if share is not None and (not stored or sighting.lost or not self._lasts(sighting)):
             await self._put(sighting, share, until)
             return
-        await self._touch_content(sighting, until)
         try:
             await self._write(sighting, lambda old: self._renewed(old, lease_id), until)
         except Vanished:
-            share = share or self._sightings.share_of(sighting)
             if share is None:
                 raise
             await self._put(sighting, share, until)
@@ -266,29 +266,22 @@ class Writer:
         said = sighting.said
         if said is not None and said.of(share) and self._lasts(sighting):
             return sighting.said_hash
-        text = content_text(share)
-        content_hash = digest(text)
-        await self._put_content(sighting, content_hash, text, until)
+        texts = texts_of(share)
+        content_hash = texts.content_hash
+        await self._put_content(sighting, content_hash, texts, until)
         sighting.said = Said(share.key, share.identity, share.relays, share.content)
         sighting.said_hash = content_hash
         return content_hash
-
-    async def _touch_content(self, sighting: Sighting, until: float) -> None:
-        share = self._sightings.share_of(sighting)
-        if share is not None and not self._lasts(sighting):
-            text = content_text(share)
-            if digest(text) == sighting.said_hash:
-                await self._put_content(sighting, sighting.said_hash, text, until)
 
     def _lasts(self, sighting: Sighting) -> bool:
         left = sighting.content_expires - self._clock.wall()
         return left > KEPT_SECONDS - CONTENT_TOUCHED_AFTER
 
     async def _put_content(
-        self, sighting: Sighting, content_hash: str, text: str, until: float
+        self, sighting: Sighting, content_hash: str, texts: Texts, until: float
     ) -> None:
         expires_at = int(self._clock.wall()) + KEPT_SECONDS
-        item = content_item(content_hash, text, expires_at=expires_at)
+        item = content_item(content_hash, texts, expires_at=expires_at)
         request = {"TableName": self._table, "Item": item}
         await self._calls.call("PutItem", request, until=until)
         sighting.content_expires = expires_at
