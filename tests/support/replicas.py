@@ -134,13 +134,13 @@ class World:
         replica.tick()
         return replica
 
-    async def advance(self, seconds: float) -> None:
+    async def advance(self, seconds: float, *, step: float = STEP) -> None:
         """Time passes for everybody, in steps of a quarter of a second."""
-        for _ in range(round(seconds / STEP)):
-            self.now += STEP
+        for _ in range(round(seconds / step)):
+            self.now += step
             for replica in self.replicas.values():
-                replica.clock.advance(STEP)
-            self.timer.advance(STEP)
+                replica.clock.advance(step)
+            self.timer.advance(step)
             await self.settle()
             for replica in self.replicas.values():
                 replica.tick()

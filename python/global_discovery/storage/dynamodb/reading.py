@@ -78,7 +78,7 @@ class Reader:
         """
         began = self._clock.monotonic()
         number = self._sightings.begin_read()
-        waiting = list(self._sightings.unsaid.values())
+        waiting = list(self._sightings.untold.values())
         turns = asyncio.Semaphore(PARTITIONS_AT_ONCE)
 
         async def read(partition: str) -> None:
@@ -93,7 +93,7 @@ class Reader:
             raise _first(failures) from failures
         await self._hand_over(waiting, take, until)
         await self._read_beacons(until)
-        if self._sightings.live_unsaid():
+        if self._sightings.forget_untold():
             raise ContentMissing("a live share's content item is missing or damaged")
         self._sightings.end_read(number, began=began)
         return began
@@ -102,20 +102,25 @@ class Reader:
         """What is stored of one pool, and which of these ids are withdrawn. Raises CallFailed."""
         pk = partition_of(key)
         await self._read_tombstones(pk, lease_ids, until)
-        found = []
+        found: list[Sighting] = []
+        news: set[str] = set()
         query = self._query(pk, begins=pool_prefix(key))
         async for page, asked in self._pages(query, until):
             for item in page:
-                self._see(pk, item, asked)
+                if seen := self._see(pk, item, asked):
+                    news.add(seen.place.sk)
                 sighting = self._sightings.shares.get(text_of(item, "sk"))
                 if sighting is not None and self._sightings.remaining(sighting) > 0:
                     found.append(sighting)
         held = [sighting.renewal.lease_id for sighting in found if sighting.renewal]
         await self._read_tombstones(pk, held, until)
         await self._read_contents([s for s in found if not s.said_known], until)
+        old = [sighting for sighting in found if sighting.place.sk not in news]
+        new = [sighting for sighting in found if sighting.place.sk in news]
+        shares = [s._replace(renewed=False) for s in self._sightings.hand_over(old)]
         now = self._clock.monotonic()
         return Reading(
-            shares=tuple(self._sightings.hand_over(found)),
+            shares=(*shares, *self._sightings.hand_over(new)),
             withdrawn={
                 lease_id: tombstone.remaining(now)
                 for lease_id in (*lease_ids, *held)

@@ -45,6 +45,7 @@ class Sighting:
         "looked_at",
         "place",
         "renewal",
+        "replaced",
         "said",
         "said_hash",
         "seen",
@@ -71,6 +72,8 @@ class Sighting:
         """Until when TTL leaves that item alone; wall time."""
         self.wrote: StoredShare | None = None
         """What this process last had to write of it; None once another incarnation took over."""
+        self.replaced: tuple[str, ...] = ()
+        """The last lease ids that this process replaced by newer ones."""
         self.lock = asyncio.Lock()
         """Held by whoever writes it in this process."""
         self.tickets = 0
@@ -82,17 +85,17 @@ class Sighting:
 
     @property
     def lost(self) -> bool:
-        """Whether this process wrote it with a later content than the table has now.
+        """Whether this process wrote something newer of it than the table has now.
 
-        Another region's write, made without knowing ours, came later and replaced it.
+        Another region's write, made without knowing ours, came later and replaced
+        the whole item, with an older content or an incarnation that ours replaced.
         """
         wrote, renewal = self.wrote, self.renewal
-        return (
-            wrote is not None
-            and renewal is not None
-            and wrote.lease_id == renewal.lease_id
-            and wrote.number > renewal.number
-        )
+        if wrote is None or renewal is None:
+            return False
+        if wrote.lease_id == renewal.lease_id:
+            return wrote.number > renewal.number
+        return renewal.lease_id in self.replaced
 
     @property
     def said_known(self) -> bool:
@@ -127,8 +130,8 @@ class Sightings:
         self.tombstones: dict[str, Tombstone] = {}
         """By lease id."""
         self.by_lease: dict[str, Sighting] = {}
-        self.unsaid: dict[str, Sighting] = {}
-        """News that cannot be handed over, for the content was not read; by sort key."""
+        self.untold: dict[str, Sighting] = {}
+        """News that was not handed over yet, perhaps for want of its content; by sort key."""
         self.lost: dict[str, Sighting] = {}
         """Shares that are to be written again (see `Sighting.lost`); by sort key."""
         self.buried: dict[str, Tombstone] = {}
@@ -182,7 +185,7 @@ class Sightings:
         self.now_holds(sighting, renewal, looked_at=asked)
         if sighting.lost:
             self.lost[place.sk] = sighting
-        if renewal.writer == self._writer:
+        if renewal.writer == self._writer or renewal.lease_id in sighting.replaced:
             return None
         now = self._clock.monotonic()
         sighting.found = first_sight
@@ -190,6 +193,7 @@ class Sightings:
         if first_sight:
             age = self._clock.wall() - renewal.renewed_time
             sighting.seen = now - min(max(age, 0.0), renewal.granted)
+        self.untold[place.sk] = sighting
         return sighting
 
     def write(self, sighting: Sighting, share: StoredShare) -> None:
@@ -214,12 +218,12 @@ class Sightings:
     def now_holds(self, sighting: Sighting, renewal: Renewal, *, looked_at: float) -> None:
         """The table has this, as was asked or written then."""
         old, wrote = sighting.renewal, sighting.wrote
-        if old is not None and old.lease_id != renewal.lease_id:
+        sighting.renewal = renewal
+        if old is not None and old.lease_id != renewal.lease_id and not sighting.lost:
             self.by_lease.pop(old.lease_id, None)
             if wrote is not None and wrote.lease_id == old.lease_id:
                 sighting.wrote = None  # another incarnation took over
         self.by_lease[renewal.lease_id] = sighting
-        sighting.renewal = renewal
         sighting.looked_at = looked_at
 
     def holds_nothing(self, sighting: Sighting, *, looked_at: float) -> None:
@@ -254,18 +258,15 @@ class Sightings:
         return True
 
     def hand_over(self, sightings: Iterable[Sighting]) -> Iterator[SeenShare]:
-        """These shares as the registrations take them; keeps those whose content is missing."""
+        """These shares as the registrations take them; those without their content later."""
         for sighting in sightings:
             renewal = sighting.renewal
             if renewal is None or renewal.lease_id in self.tombstones:
-                self.unsaid.pop(sighting.place.sk, None)
-                continue
-            remaining = self.remaining(sighting)
-            if not sighting.said_known:
-                self.unsaid[sighting.place.sk] = sighting
-                continue
-            self.unsaid.pop(sighting.place.sk, None)
-            yield SeenShare(self._share(sighting, renewal), remaining, not sighting.found)
+                self.untold.pop(sighting.place.sk, None)
+            elif sighting.said_known:
+                self.untold.pop(sighting.place.sk, None)
+                share = self._share(sighting, renewal)
+                yield SeenShare(share, self.remaining(sighting), not sighting.found)
 
     def _share(self, sighting: Sighting, renewal: Renewal) -> StoredShare:
         if sighting.lost and sighting.wrote is not None:
@@ -290,15 +291,12 @@ class Sightings:
         left = sighting.seen + sighting.renewal.granted - self._clock.monotonic()
         return min(max(left, 0.0), sighting.renewal.granted)
 
-    def live_unsaid(self) -> bool:
-        """Whether a share that lives cannot be listed, for its content was not read.
-
-        Forgets those that live no more.
-        """
-        for sk, sighting in list(self.unsaid.items()):
+    def forget_untold(self) -> bool:
+        """Forgets news of what lives no more; whether some is left that does."""
+        for sk, sighting in list(self.untold.items()):
             if self.remaining(sighting) <= 0:
-                del self.unsaid[sk]
-        return bool(self.unsaid)
+                del self.untold[sk]
+        return bool(self.untold)
 
     def end_read(self, number: int, *, began: float) -> None:
         """That read was complete: what it did not find is not in the table."""
@@ -336,7 +334,7 @@ class Sightings:
     def _forget(self, sighting: Sighting, began: float) -> None:
         if sighting.renewal is not None:
             self.by_lease.pop(sighting.renewal.lease_id, None)
-        self.unsaid.pop(sighting.place.sk, None)
+        self.untold.pop(sighting.place.sk, None)
         if sighting.wrote is not None and began - sighting.looked_at < 10 * sighting.wrote.granted:
             self.holds_nothing(sighting, looked_at=sighting.looked_at)
             self.by_lease[sighting.wrote.lease_id] = sighting

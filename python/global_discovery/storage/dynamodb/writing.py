@@ -40,6 +40,7 @@ from global_discovery.storage.store import StoredShare
 WRITES_AT_ONCE = 64
 WRITES_WHILE_FAILING = 4
 CONFLICTS = 8
+REPLACED_KEPT = 8
 CONTENT_TOUCHED_AFTER = 86_400
 """Seconds after which a content item in use is written again, for TTL to leave it alone."""
 
@@ -249,9 +250,12 @@ class Writer:
                 await self._calls.call("UpdateItem", update, until=until)
             except ConditionFailed as failed:
                 conflict = failed
-                old = _found(failed)
-                if old is None or not _same(old, new):
+                found = _found(failed)
+                if found is None or not _same(found, new):
+                    old = found
                     continue  # else it was done, and only its answer was lost
+            if old is not None and old.lease_id != new.lease_id:
+                sighting.replaced = (*sighting.replaced, old.lease_id)[-REPLACED_KEPT:]
             self._sightings.now_holds(sighting, new, looked_at=self._clock.monotonic())
             return
         raise conflict
