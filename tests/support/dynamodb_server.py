@@ -1,5 +1,8 @@
 """A DynamoDB server (moto) as a process of its own, over HTTP, and stores that use it."""
 
+import atexit
+import contextlib
+import functools
 import http.client
 import itertools
 import os
@@ -11,10 +14,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from aiobotocore.credentials import AioCredentials
+
+from global_discovery.domain.clock import Clock
+from global_discovery.storage.dynamodb.http_api import HttpDynamoDB
+
 MOTO = str(Path(sys.executable).with_name("moto_server"))
 REGION = "eu-west-1"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "AKIATEST", "AWS_SECRET_ACCESS_KEY": "secret"}
 START_SECONDS = 60
+CALL_SECONDS = 20.0
+"""The server shares two cores with everything else that is tested."""
 _tables = itertools.count()
 
 
@@ -28,10 +38,34 @@ class DynamoDBServer:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    @staticmethod
-    def new_table_name() -> str:
-        """One that no other test uses."""
-        return f"gd-{os.getpid()}-{next(_tables)}"
+    def reached(self, clock: Clock, *, region: str = REGION) -> HttpDynamoDB:
+        """This server, as the store reaches any."""
+        return HttpDynamoDB(
+            endpoint=self.url,
+            region=region,
+            credentials=AioCredentials(*CREDENTIALS.values()),
+            clock=clock,
+            call_seconds=CALL_SECONDS,
+        )
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a process needs to find credentials, and no others."""
+        return {**CREDENTIALS, "AWS_REGION": REGION, "AWS_EC2_METADATA_DISABLED": "true"}
+
+
+def new_table_name() -> str:
+    """One that no other test uses."""
+    return f"gd-{os.getpid()}-{next(_tables)}"
+
+
+@functools.cache
+def of_this_process() -> DynamoDBServer:
+    """One server for all tests of this process, started when it is first needed."""
+    stack = contextlib.ExitStack()
+    server = stack.enter_context(dynamodb_server())
+    atexit.register(stack.close)
+    return server
 
 
 @contextmanager
