@@ -101,7 +101,9 @@ class StoreFile:
         self.path = path.absolute()
         self._clock = clock
         self._connection: sqlite3.Connection | None = None
+        self._log = Path(f"{self.path}-wal")
         self._inode: tuple[int, int] | None = None
+        self._log_inode: tuple[int, int] | None = None
 
     def open(self) -> Contents:
         """Opens or makes the file, reads what is alive in it, and takes it over."""
@@ -112,6 +114,7 @@ class StoreFile:
                     prepare(connection)
                     contents = self._read(connection)
                     self._take_over(connection, contents)
+                self._log_inode = _inode_of(self._log)
         except BaseException:
             self.close()
             raise
@@ -138,6 +141,7 @@ class StoreFile:
         A file that is in use by another process stays where it is.
         """
         self.close()
+        self._drop_own_log()
         try:
             self.open()
         except FileFailed as failed:
@@ -150,9 +154,9 @@ class StoreFile:
             return
         self.close()
         with self._told():
-            for ending in ("", "-wal"):
+            for file, ending in ((self.path, ""), (self._log, "-wal")):
                 with contextlib.suppress(FileNotFoundError):
-                    Path(f"{self.path}{ending}").replace(f"{self.path}.damaged{ending}")
+                    file.replace(f"{self.path}.damaged{ending}")
         self.open()
 
     def close(self) -> None:
@@ -193,12 +197,15 @@ class StoreFile:
 
     def _check_place(self) -> None:
         """Writing to a file that has no name any more would lose everything in silence."""
-        try:
-            found = self.path.stat()
-        except FileNotFoundError:
-            found = None
-        if found is None or (found.st_dev, found.st_ino) != self._inode:
+        if _inode_of(self.path) != self._inode:
             raise FileFailed(f"{self.path} was deleted or replaced", lost=True)
+
+    def _drop_own_log(self) -> None:
+        """The log of a file that is gone must not be read as that of the one in its place."""
+        with self._told():
+            gone = _inode_of(self.path) != self._inode
+            if gone and self._log_inode is not None and _inode_of(self._log) == self._log_inode:
+                self._log.unlink()
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
@@ -269,6 +276,14 @@ class StoreFile:
         connection.execute("DELETE FROM share WHERE id NOT IN (SELECT id FROM lease)")
         connection.executemany(_WITHDRAWN, contents.withdrawn.items())
         _write_meta(connection, now, self._clock.wall())
+
+
+def _inode_of(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return (found.st_dev, found.st_ino)
 
 
 def lease_from(row: Row, now: float) -> tuple[int, float, int]:
