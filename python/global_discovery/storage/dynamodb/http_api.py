@@ -8,6 +8,7 @@ signs with the time that the server's answers show, so that it is not refused.
 """
 
 import email.utils
+import os
 import ssl
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +17,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import orjson
 from aiobotocore.session import get_session
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, NoRegionError
 
 from global_discovery.domain.clock import Clock
 from global_discovery.storage.dynamodb.api import (
@@ -128,16 +129,19 @@ async def connect(
 ) -> HttpDynamoDB:
     """Finds region, endpoint and credentials, without a call to DynamoDB.
 
-    What is not given is found as every AWS tool finds it. Raises OSError with a
-    sentence for the operator.
+    What is not given is found as AWS's tools find it; AWS_REGION too, which botocore
+    alone does not read. Raises OSError with a sentence for the operator.
     """
     session = get_session()
+    region = region or os.environ.get("AWS_REGION", "")
     try:
         credentials = await session.get_credentials()
         async with session.create_client(
             "dynamodb", region_name=region or None, endpoint_url=endpoint_url or None
         ) as client:
             endpoint, found = client.meta.endpoint_url, client.meta.region_name
+    except NoRegionError as error:
+        raise OSError("no AWS region is given: set --dynamodb-region or AWS_REGION") from error
     except (BotoCoreError, ValueError) as error:
         raise OSError(f"DynamoDB cannot be used: {error}") from error
     if credentials is None:
@@ -145,8 +149,6 @@ async def connect(
             "there are no AWS credentials: none in the environment, in a profile, "
             "from a web identity, or from the machine's or pod's role"
         )
-    if not found:
-        raise OSError("no AWS region is given: set --dynamodb-region or AWS_REGION")
     api = HttpDynamoDB(
         endpoint=endpoint,
         region=found,
