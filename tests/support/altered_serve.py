@@ -42,6 +42,13 @@ class CannotOpen(MemoryStore):
         raise OSError("the store\nis in use")
 
 
+class RunDies(MemoryStore):
+    """What it must do for ever ends with a fault."""
+
+    async def run(self) -> None:
+        raise ZeroDivisionError("a fault of ours")
+
+
 class NeverCloses(MemoryStore):
     """It hangs at the end, but lets others run."""
 
@@ -88,6 +95,7 @@ def main() -> int:
         "store-never-opens": NeverOpens,
         "task-dies-while-store-opens": NeverOpens,
         "store-cannot-open": CannotOpen,
+        "task-of-the-store-dies": RunDies,
         "store-never-closes": NeverCloses,
         "store-is-given-up": NeverCloses,
         "store-blocks-at-the-end": BlocksAtTheEnd,

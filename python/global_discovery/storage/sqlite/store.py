@@ -218,7 +218,7 @@ class SqliteStore:
         while self._writing is not None:
             await asyncio.wait([self._writing])
         self._urgent.clear()
-        if self._kept or self._gone or self._waiting or self._lost:
+        if self._kept or self._gone or self._waiting or self._failing:
             self._sweep()
             self._writing = self._begin(self._collect())
             await asyncio.wait([self._writing])
