@@ -108,7 +108,11 @@ class SqliteStore:
     async def open(self) -> Reading:
         """Raises OSError with a sentence for the operator."""
         loop = asyncio.get_running_loop()
-        contents = await loop.run_in_executor(self._thread, self._file.open)
+        return await loop.run_in_executor(self._thread, self._open)
+
+    def _open(self) -> Reading:
+        """In the thread, as it may take seconds; the loop touches nothing before it is done."""
+        contents = self._file.open()
         now = self._clock.monotonic()
         self._judged = now
         self._withdrawn = dict(contents.withdrawn)
