@@ -74,6 +74,13 @@ def test_a_reading_never_shortens_a_lease(replica: LeaseWorld) -> None:
     assert replica.listed()
 
 
+def test_an_older_reading_does_not_bring_back_an_older_length(replica: LeaseWorld) -> None:
+    replica.take(a_seen_share("s1", granted=60.0))
+    assert replica.registrations.renew(["s1"]).regranted
+    replica.take(a_seen_share("s1", granted=60.0, remaining=1.0))
+    assert not replica.registrations.renew(["s1"]).regranted
+
+
 def test_the_highest_number_decides_what_a_share_says(replica: LeaseWorld) -> None:
     replica.take(a_seen_share(number=5, model="five", renewed=True))
     replica.take(a_seen_share(number=4, model="four", renewed=True))

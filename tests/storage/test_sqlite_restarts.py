@@ -106,6 +106,24 @@ async def test_without_a_renewal_it_is_restored_three_times_and_no_more(path: Pa
         assert KEY not in life.listed  # its third restoration had five seconds left
 
 
+async def test_a_restoration_counts_also_while_it_is_not_known_when_the_instance_listens(
+    path: Path,
+) -> None:
+    async with sqlite_life(path, FakeClock(), killed=True) as life:
+        await life.register()
+        life.run(5)
+        await life.store.flush()
+    for _ in range(3):
+        async with sqlite_life(path, FakeClock(), killed=True) as life:
+            life.run(10.5)  # it came due, nobody called, and it waits for the first call
+            assert KEY in life.listed
+            await life.store.flush()
+    async with sqlite_life(path, FakeClock()) as life:
+        await life.register(keys(1)[0])
+        life.run(6)
+        assert KEY not in life.listed
+
+
 async def test_a_renewal_between_restarts_makes_them_three_again(path: Path) -> None:
     async with sqlite_life(path, FakeClock(), killed=True) as life:
         lease = await life.register()

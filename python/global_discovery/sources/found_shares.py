@@ -93,8 +93,9 @@ class FoundShares:
             self._table.rename(share, stored.lease_id)
             share.sequence = 0
         share.sequence = max(share.sequence, stored.sequence)
-        share.granted = stored.granted
-        self._listening.found(stored.granted)
+        if other or seen.renewed:
+            share.granted = stored.granted
+            self._listening.found(stored.granted)
         if other or stored.number > share.number:
             self._table.adopt(share, stored.content, stored.relays, stored.number)
         elif seen.renewed and stored.number == share.number:

@@ -84,7 +84,6 @@ def prepare(connection: sqlite3.Connection, formats: tuple[Format, ...] = FORMAT
                 f"was written by a newer version of this program: it needs format {needed}, "
                 f"and this version knows formats up to {newest}"
             )
-        return
     for step in formats:
         if step.number > version:
             for statement in step.statements:
