@@ -294,6 +294,10 @@ async def test_a_disk_that_hangs_stops_no_renewal(path: Path) -> None:
         await asyncio.sleep(0)
         clock.advance(2.5)
         assert life.store.state().failing
+        life.tick()
+        life.tick()
+        (told,) = [fields for event, fields in life.world.events if event is Event.STORE_FAILING]
+        assert "longer than 2 s" in str(told["message"])
         assert (await life.renew(lease)).not_stored == []
         with pytest.raises(StoreUnwritable):
             await life.register(keys(1)[0])
@@ -302,6 +306,7 @@ async def test_a_disk_that_hangs_stops_no_renewal(path: Path) -> None:
         hangs.set()
         await writing
         assert not life.store.state().failing
+        assert life.world.count(Event.STORE_WORKS_AGAIN) == 1
         await life.register(keys(1)[0])
 
 

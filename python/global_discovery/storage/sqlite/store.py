@@ -97,8 +97,10 @@ class SqliteStore:
 
     def state(self) -> StoreState:
         """It never casts doubt on the mark: the leases run in memory."""
-        slow = self._clock.monotonic() > self._began + SLOW_SECONDS
-        return StoreState(failing=self._failing or slow, failures=self._failures)
+        return StoreState(failing=self._failing or self._slow(), failures=self._failures)
+
+    def _slow(self) -> bool:
+        return self._clock.monotonic() > self._began + SLOW_SECONDS
 
     def on_reading(self, take: Callable[[Reading], None], changed: Callable[[], None]) -> None:
         """Nothing is read later on."""
@@ -179,6 +181,8 @@ class SqliteStore:
     def leases_judged(self, now: float, moved: Sequence[MovedLease]) -> None:
         """What the next process will judge by which shares were alive."""
         self._judged = now
+        if self._slow():
+            self._say_failing(f"{self._file.path}: a write takes longer than {SLOW_SECONDS:g} s")
         for lease in moved:
             kept = self._by_lease.get(lease.lease_id)
             if kept is not None:
@@ -300,10 +304,13 @@ class SqliteStore:
         self._leases = {**write.leases, **self._leases}
         self._gone |= write.gone
         self._lost = write.anew or (isinstance(error, FileFailed) and error.lost)
+        self._say_failing(str(error))
+
+    def _say_failing(self, message: str) -> None:
         if not self._failing:
             self._failing = True
             self._failures += 1
-            self._report(Event.STORE_FAILING, store=self.name, message=str(error))
+            self._report(Event.STORE_FAILING, store=self.name, message=message)
             self._changed()
 
     def _sweep(self) -> None:
