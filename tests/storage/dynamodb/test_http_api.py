@@ -20,24 +20,24 @@ from global_discovery.storage.dynamodb.api import (
 from global_discovery.storage.dynamodb.http_api import HttpDynamoDB, connect
 from support.clock import EPOCH, FakeClock
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class Scripted:
     """A server on loopback that answers as a test says."""
 
     def __init__(self) -> None:
-        self.requests: list[web.Request] = []
+        self.requests: list[web.BaseRequest] = []
         self.answer: Handler = lambda _: _answered({})
         self.url = ""
 
-    async def handle(self, request: web.Request) -> web.StreamResponse:
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         await request.read()
         self.requests.append(request)
         return await self.answer(request)
 
     def says(self, status: int, body: str, **headers: str) -> None:
-        async def answer(request: web.Request) -> web.StreamResponse:
+        async def answer(request: web.BaseRequest) -> web.StreamResponse:
             del request
             return web.Response(status=status, text=body, headers=headers)
 
@@ -51,9 +51,7 @@ async def _answered(content: object) -> web.StreamResponse:
 @pytest.fixture
 async def server() -> AsyncIterator[Scripted]:
     scripted = Scripted()
-    app = web.Application()
-    app.router.add_post("/", scripted.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    runner = web.ServerRunner(web.Server(scripted.handle), shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
@@ -150,7 +148,7 @@ async def test_a_redirect_is_not_followed(server: Scripted) -> None:
 async def test_a_server_that_does_not_answer_is_given_up(server: Scripted) -> None:
     forever = asyncio.Event()
 
-    async def hang(request: web.Request) -> web.StreamResponse:
+    async def hang(request: web.BaseRequest) -> web.StreamResponse:
         del request
         await forever.wait()
         return web.Response()
@@ -236,3 +234,21 @@ async def test_the_endpoint_is_found_as_every_aws_tool_finds_it(
         clock=SystemClock(), region="eu-west-1", endpoint_url="http://127.0.0.1:8"
     )
     assert given.endpoint == "http://127.0.0.1:8"
+
+
+async def test_a_proxy_of_the_environment_is_used_unless_the_host_is_exempt(
+    server: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", server.url)
+    api = api_to("http://dynamodb.example")
+    await api.call("Query", {})
+    assert server.requests[-1].host == "dynamodb.example"
+    await api.close()
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    direct = api_to(server.url)
+    await direct.call("Query", {})
+    assert len(server.requests) == 2
+    await direct.close()

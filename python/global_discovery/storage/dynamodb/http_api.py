@@ -13,6 +13,7 @@ import ssl
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import orjson
@@ -60,6 +61,7 @@ class HttpDynamoDB:
         self._signer = Signer(region=region, host=_host_of(endpoint))
         self._timeout = aiohttp.ClientTimeout(total=call_seconds, sock_connect=CONNECT_SECONDS)
         self._session: aiohttp.ClientSession | None = None
+        self._proxy = _proxy_to(endpoint)
         self._ssl: ssl.SSLContext | bool = True
 
     def trust(self, ca_bundle: str) -> None:
@@ -77,7 +79,12 @@ class HttpDynamoDB:
         )
         try:
             async with self._opened().post(
-                self.endpoint, data=body, headers=headers, ssl=self._ssl, allow_redirects=False
+                self.endpoint,
+                data=body,
+                headers=headers,
+                ssl=self._ssl,
+                proxy=self._proxy,
+                allow_redirects=False,
             ) as answer:
                 self._follow_clock(answer.headers.get("Date", ""))
                 status, text = answer.status, await answer.read()
@@ -102,7 +109,6 @@ class HttpDynamoDB:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=CONNECTIONS),
                 timeout=self._timeout,
-                trust_env=True,
             )
         return self._session
 
@@ -168,6 +174,14 @@ def _host_of(endpoint: str) -> str:
     host = parts.hostname or ""
     host = f"[{host}]" if ":" in host else host
     return host if parts.port in (None, own) else f"{host}:{parts.port}"
+
+
+def _proxy_to(endpoint: str) -> str | None:
+    """As the environment says; asked once, for aiohttp would ask in a thread for each call."""
+    parts = urlsplit(endpoint)
+    if proxy_bypass(parts.hostname or ""):
+        return None
+    return getproxies().get(parts.scheme)
 
 
 def _failure(status: int, content: Mapping[str, Any]) -> CallFailed:
