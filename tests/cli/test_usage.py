@@ -40,6 +40,9 @@ async def test_version_and_help_are_readable() -> None:
         (("register", *POOL, "--capacity", "H100=1_0"), "H100=1_0"),
         (("register", *POOL, "--frontend"), "--frontend"),
         (("pools", "--model", b"\xff"), "--model"),
+        (("dynamodb",), "COMMAND"),
+        (("dynamodb", "create-table"), "--dynamodb-table"),
+        (("dynamodb", "create-table", "--dynamodb-table", "x"), "--dynamodb-table"),
     ],
 )
 async def test_wrong_usage_is_refused_with_status_two(arguments: Any, named: str) -> None:
@@ -83,7 +86,8 @@ async def ran_without(blocked: set[str], *arguments: str) -> tuple[int | None, s
 
 
 @pytest.mark.parametrize(
-    "command", ["", "serve", "pools", "routers", "register", "relay", "health"]
+    "command",
+    ["", "serve", "pools", "routers", "register", "relay", "health", "dynamodb create-table"],
 )
 async def test_all_help_works_with_the_client_library_alone(command: str) -> None:
     status, out, _ = await ran_without(SERVER_ONLY, *command.split(), "--help")

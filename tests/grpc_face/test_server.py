@@ -18,6 +18,7 @@ from global_discovery.serving.grpc.health import Health
 from global_discovery.serving.grpc.service import SERVICE
 from global_discovery.serving.service import Service, ServiceSettings
 from global_discovery.storage.memory import MemoryStore
+from global_discovery.storage.store import Reading
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
 from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceStub
@@ -35,8 +36,9 @@ class SlowToOpen(MemoryStore):
     def __init__(self) -> None:
         self.may_open = asyncio.Event()
 
-    async def open(self) -> None:
+    async def open(self) -> Reading:
         await self.may_open.wait()
+        return Reading()
 
 
 @asynccontextmanager

@@ -37,6 +37,11 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "--kubeconfig": (),
         "--kubernetes-strict-x509": (True,),
         "--watch-namespace": (),
+        "--sqlite-path": (),
+        "--dynamodb-table": (),
+        "--dynamodb-region": (),
+        "--dynamodb-endpoint-url": (),
+        "--dynamodb-refresh-secs": (1,),
         "--mass-lapse-protection": (True,),
         "--slow-watcher-secs": (30,),
         "--log-format": (),
@@ -170,7 +175,7 @@ def test_variables_that_belong_to_no_flag_are_ignored() -> None:
         "SERVICE_HOST": "10.0.0.1",
         "SERVICE_PORT": "8080",
         "PORT_8080_TCP": "tcp://10.0.0.1:8080",
-        "SQLITE_PATH": "",
+        "KUBECONFIG_FILE": "",
     }
     assert read(**injected)[serve_flags.LISTEN].port == 8080
 

@@ -134,7 +134,9 @@ async def test_a_second_server_on_a_used_port_ends_with_a_sentence_and_status_1(
             await PoolDiscoveryServiceStub(channel).ListPools(pb.ListPoolsRequest())
 
 
-@pytest.mark.parametrize("way", ["task-dies", "task-dies-while-store-opens"])
+@pytest.mark.parametrize(
+    "way", ["task-dies", "task-dies-while-store-opens", "task-of-the-store-dies"]
+)
 async def test_the_death_of_a_task_is_logged_and_ends_the_process_with_status_1(way: str) -> None:
     async with altered(way) as server:
         assert await server.ended() == 1

@@ -108,8 +108,13 @@ BAD_VALUES = (
         for text in BAD_SUFFIXES
     ]
     + [("--kubeconfig", "a\0b")]
-    + [("--registration-storage", text) for text in ("sqlite", "dynamodb", "MEMORY", "nothing")]
     + [("--kubernetes-strict-x509", text) for text in ("true", "ON", "1")]
+    + [("--registration-storage", text) for text in ("SQLite", "redis", "MEMORY", "nothing")]
+    + [("--sqlite-path", text) for text in ("directory/",)]
+    + [("--dynamodb-table", text) for text in ("ab", "a b c", "t" * 256)]
+    + [("--dynamodb-region", text) for text in ("eu west", "EU", "-eu", "e" * 64)]
+    + [("--dynamodb-endpoint-url", text) for text in ("localhost:8000", "ftp://h", "http://u@h")]
+    + [("--dynamodb-refresh-secs", text) for text in ("0", "61", "0.5")]
     + [("--mass-lapse-protection", text) for text in ("true", "ON", "1")]
     + [("--log-format", text) for text in ("text", "JSON")]
     + [("--log-level", text) for text in ("warn", "INFO", "loud")]
@@ -161,7 +166,7 @@ def test_a_flag_without_a_value_does_not_take_the_next_flag(
         ["--grpc", "127.0.0.1:1"],
         ["--log-f=json"],
         ["--tls-cert-path", "x"],
-        ["--sqlite-path=x"],
+        ["--sqlite=x"],
         ["-l", ":1"],
         ["positional"],
         ["--bad\nflag"],
@@ -193,6 +198,36 @@ def test_a_heartbeat_of_more_than_a_third_of_the_lease_is_refused(
     said = refusal(capsys, monkeypatch, *argv)
     assert "--heartbeat-interval-secs" in said
     assert "--lease-duration-secs" in said
+
+
+@pytest.mark.parametrize(
+    ("store", "needed"), [("sqlite", "--sqlite-path"), ("dynamodb", "--dynamodb-table")]
+)
+def test_a_store_without_its_place_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, store: str, needed: str
+) -> None:
+    said = refusal(capsys, monkeypatch, "--registration-storage", store)
+    assert "--registration-storage" in said
+    assert needed in said
+
+
+@pytest.mark.parametrize(
+    ("store", "flag"),
+    [
+        ("memory", "--sqlite-path=file"),
+        ("dynamodb", "--sqlite-path=file"),
+        ("memory", "--dynamodb-table=table"),
+        ("sqlite", "--dynamodb-region=eu-west-1"),
+        ("sqlite", "--dynamodb-endpoint-url=http://127.0.0.1:1"),
+        ("memory", "--dynamodb-refresh-secs=1"),
+    ],
+)
+def test_a_flag_of_another_store_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, store: str, flag: str
+) -> None:
+    said = refusal(capsys, monkeypatch, "--registration-storage", store, flag)
+    assert flag.partition("=")[0] in said
+    assert "--registration-storage" in said
 
 
 def test_two_routers_of_one_id_are_refused(

@@ -102,13 +102,13 @@ class Leases(RuleBasedStateMachine):
     @rule(data=st.data())
     def renew(self, data: st.DataObject) -> None:
         lease_ids = [self.some_lease_id(data) for _ in range(data.draw(st.integers(0, 3)))]
-        _, unknown = self.real.renew(lease_ids)
+        unknown = self.real.renew(lease_ids).unknown
         assert unknown == self.reference.renew(lease_ids)
 
     @rule()
     def renew_all(self) -> None:
         lease_ids = [share.lease_id for key in KEYS for share in self.reference.shares(key)]
-        _, unknown = self.real.renew(lease_ids)
+        unknown = self.real.renew(lease_ids).unknown
         assert unknown == self.reference.renew(lease_ids) == []
 
     def withdraw(self, withdrawal: Withdrawal) -> None:
@@ -140,7 +140,7 @@ class Leases(RuleBasedStateMachine):
     def tick(self) -> None:
         while self.real.tick():
             pass
-        self.reference.tick(lambda lease_id: lease_id in self.real._by_lease)
+        self.reference.tick(lambda lease_id: lease_id in self.real._table.by_lease)
 
     @rule(seconds=quarters)
     def run(self, seconds: float) -> None:
@@ -215,7 +215,7 @@ class Leases(RuleBasedStateMachine):
 
     @invariant()
     def the_pools_stand_in_the_order_of_their_last_renewal(self) -> None:
-        renewals = [pool.last_renewal for pool in self.real._pools.values()]
+        renewals = [pool.last_renewal for pool in self.real._table.pools.values()]
         assert renewals == sorted(renewals)
 
     @invariant()

@@ -18,7 +18,7 @@ from global_discovery.cli.signals import StopSignals
 from global_discovery.serving import service
 from global_discovery.sources.registrations import Registrations
 from global_discovery.storage.memory import MemoryStore
-from global_discovery.storage.store import StoredShare
+from global_discovery.storage.store import Reading, StoredShare
 
 EVER = 3600.0
 
@@ -30,15 +30,23 @@ def say(event: str) -> None:
 class NeverOpens(MemoryStore):
     """Its disk or network does not answer."""
 
-    async def open(self) -> None:
+    async def open(self) -> Reading:
         await asyncio.sleep(EVER)
+        return Reading()
 
 
 class CannotOpen(MemoryStore):
     """It says why."""
 
-    async def open(self) -> None:
+    async def open(self) -> Reading:
         raise OSError("the store\nis in use")
+
+
+class RunDies(MemoryStore):
+    """What it must do for ever ends with a fault."""
+
+    async def run(self) -> None:
+        raise ZeroDivisionError("a fault of ours")
 
 
 class NeverCloses(MemoryStore):
@@ -87,6 +95,7 @@ def main() -> int:
         "store-never-opens": NeverOpens,
         "task-dies-while-store-opens": NeverOpens,
         "store-cannot-open": CannotOpen,
+        "task-of-the-store-dies": RunDies,
         "store-never-closes": NeverCloses,
         "store-is-given-up": NeverCloses,
         "store-blocks-at-the-end": BlocksAtTheEnd,

@@ -1,12 +1,14 @@
 """Registrations under a clock that tests move, and what somebody who drains them knows."""
 
 import itertools
+from collections.abc import Callable
 
 from global_discovery.domain.change import Departure
 from global_discovery.domain.events import Event
 from global_discovery.domain.lease import Heartbeat, LeaseTerms, Withdrawal
 from global_discovery.domain.pool import Content, Location, Pool, PoolKey, Registration
 from global_discovery.sources.registrations import Registrations
+from global_discovery.storage.store import Reading, SeenShare, StoredShare, StoreState
 from support.clock import FakeClock
 
 KEY = PoolKey("c1", "ns", "pool")
@@ -18,20 +20,63 @@ def keys(count: int) -> list[PoolKey]:
     return [PoolKey("c1", "ns", f"pool-{number:06}") for number in range(count)]
 
 
+def a_seen_share(
+    lease_id: str = "s1",
+    *,
+    key: PoolKey = KEY,
+    relay_id: str = "r1",
+    model: str = "m",
+    relays: tuple[str, ...] = ("ip:10.0.0.1",),
+    number: int = 1,
+    granted: float = 15.0,
+    remaining: float | None = None,
+    renewed: bool = False,
+    extensions: int = 0,
+    sequence: int = 0,
+) -> SeenShare:
+    """A share as a store hands it over; all of its lease is left unless told otherwise."""
+    stored = StoredShare(
+        key=key,
+        identity=("relay_id", relay_id),
+        lease_id=lease_id,
+        granted=granted,
+        number=number,
+        content=Content(model, Location("r1")),
+        relays=relays,
+        registered_time=1.0,
+        sequence=sequence,
+    )
+    left = granted if remaining is None else remaining
+    return SeenShare(stored, left, renewed=renewed, extensions=extensions)
+
+
 class LeaseWorld:
     """One instance: leases of 15 s, heartbeats of 5 s, ready unless told otherwise."""
 
-    def __init__(self, *, ready: bool = True, mass_lapse_protection: bool = True) -> None:
-        self.clock = FakeClock()
+    def __init__(
+        self,
+        *,
+        ready: bool = True,
+        mass_lapse_protection: bool = True,
+        shared: bool = False,
+        clock: FakeClock | None = None,
+        first_id: int = 1,
+        state: Callable[[], StoreState] | None = None,
+    ) -> None:
+        self.clock = clock or FakeClock()
+        self.store = StoreState()
+        """How the store is, when there is none."""
         self.events: list[tuple[Event, dict[str, object]]] = []
         self.wakes = 0
-        ids = itertools.count(1)
+        ids = itertools.count(first_id)
         self.registrations = Registrations(
             terms=LeaseTerms(heartbeat_interval=5, lease_duration=15),
             clock=self.clock,
             report=lambda event, **fields: self.events.append((event, fields)),
             mass_lapse_protection=mass_lapse_protection,
             lease_id=lambda: f"id-{next(ids)}",
+            store=state or (lambda: self.store),
+            shared=shared,
         )
         self.registrations.on_change(self._wake)
         self.fold: dict[PoolKey, Pool] = {}
@@ -58,6 +103,15 @@ class LeaseWorld:
         registration = Registration(key, Content(model, Location("r1")), relays)
         heartbeat = Heartbeat(registration, caller, relay_id, lease_id, sequence)
         return self.registrations.register(heartbeat)[0].lease_id
+
+    def restore(self, *found: SeenShare, withdrawn: dict[str, float] | None = None) -> None:
+        """The first reading of the store."""
+        reading = Reading(found, withdrawn or {})
+        self.registrations.restore(reading.shares, self.registrations.begin_restoring(reading))
+
+    def take(self, *found: SeenShare, withdrawn: dict[str, float] | None = None) -> None:
+        """A later reading of a shared store."""
+        self.registrations.take(Reading(found, withdrawn or {}))
 
     def renew(self, *lease_ids: str) -> list[str]:
         """The unknown ones."""

@@ -26,6 +26,10 @@ class MovedTimer:
         finally:
             del self._sleepers[sleeper]
 
+    @property
+    def sleepers(self) -> int:
+        return len(self._sleepers)
+
     def advance(self, seconds: float) -> None:
         self._now += seconds
         for sleeper, until in list(self._sleepers.items()):

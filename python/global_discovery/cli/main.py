@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from global_discovery import __version__
-from global_discovery.cli import health, listing, register, relay, serve
+from global_discovery.cli import dynamodb, health, listing, register, relay, serve
 from global_discovery.cli.arguments import Misused
 from global_discovery.cli.ending import (
     FAILED,
@@ -26,6 +26,7 @@ from global_discovery.client import CallFailed
 
 _RUN = {
     "serve": serve.run,
+    "dynamodb": dynamodb.run,
     "health": health.run,
     "pools": listing.run_pools,
     "routers": listing.run_routers,
@@ -46,6 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
     listing.add_parsers(commands)
     register.add_parser(commands)
     relay.add_parser(commands)
+    dynamodb.add_parser(commands)
     health.add_parser(commands)
     return parser
 

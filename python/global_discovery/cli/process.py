@@ -17,13 +17,14 @@ from global_discovery import log
 from global_discovery.cli import serve_flags as flags
 from global_discovery.cli.flags import Values
 from global_discovery.cli.signals import StopSignals
+from global_discovery.cli.stores import NotInstalled, store_from
+from global_discovery.domain.clock import SystemClock
 from global_discovery.domain.events import Report
 from global_discovery.domain.lease import LeaseTerms
 from global_discovery.serving.core import CoreSettings
 from global_discovery.serving.log import reporter
 from global_discovery.serving.race import race
 from global_discovery.serving.service import Service, ServiceSettings, Watching
-from global_discovery.storage.memory import MemoryStore
 from global_discovery.storage.store import RegistrationStore
 
 STOPPED, FAILED = 0, 1
@@ -54,7 +55,13 @@ def run(values: Values, signals: StopSignals, store: RegistrationStore | None = 
     log.configure(values.get(flags.LOG_FORMAT) or terminal, level=values[flags.LOG_LEVEL])
     if not all(values[flag].is_loopback for flag in (flags.LISTEN, flags.GRPC_LISTEN)):
         structlog.get_logger().warning("unprotected", message=UNPROTECTED)
-    return asyncio.run(_serve(settings_from(values), store or MemoryStore(), signals, watching))
+    settings, clock, report = settings_from(values), SystemClock(), reporter()
+    try:
+        store = store or store_from(values, settings.core.terms, clock, report)
+    except NotInstalled as missing:
+        structlog.get_logger().error("cannot_start", message=str(missing))
+        return FAILED
+    return asyncio.run(_serve(settings, store, signals, watching))
 
 
 def settings_from(values: Values) -> ServiceSettings:

@@ -10,19 +10,24 @@ from collections.abc import Mapping
 from global_discovery.cli.flags import Flag, FlagTable, Heading, Refused, Values
 from global_discovery.cli.values import (
     address,
+    endpoint_url,
     file_path,
+    kubeconfig,
     label,
     name_suffix,
     network,
     on_or_off,
     one_of,
+    region_name,
     router,
+    table_name,
     whole_seconds,
 )
 from global_discovery.domain.lease import LeaseTerms
 
 MAX_LEASE_SECONDS = 86_400
 MAX_SLOW_WATCHER_SECONDS = 3_600
+MAX_REFRESH_SECONDS = 60
 _DEFAULTS = LeaseTerms()
 
 ALWAYS = Heading("every mode and store")
@@ -57,8 +62,8 @@ POOL_DISCOVERY = Flag(
 STORAGE = Flag(
     "--registration-storage",
     "STORE",
-    one_of("memory"),
-    "Where registrations are kept: memory.",
+    one_of("memory", "sqlite", "dynamodb"),
+    "Where registrations are kept: memory, sqlite or dynamodb.",
     ALWAYS,
     default="memory",
 )
@@ -180,7 +185,7 @@ ROUTER_PORT_NAME = Flag(
 KUBECONFIG = Flag(
     "--kubeconfig",
     "PATH",
-    file_path,
+    kubeconfig,
     "How the Kubernetes API server is reached.",
     IMPORTED,
     otherwise="that of KUBECONFIG, else the service account of the pod",
@@ -204,6 +209,48 @@ WATCH_NAMESPACE = Flag(
     repeatable=True,
 )
 ROUTER_FLAGS = (ROUTER_NAMESPACE, ROUTER_SERVICE, ROUTER_PORT_NAME)
+_WITH_SQLITE = Heading("with sqlite", STORAGE, frozenset({"sqlite"}))
+SQLITE_PATH = Flag(
+    "--sqlite-path",
+    "PATH",
+    file_path,
+    "The file in which registrations are kept; made when it is not there.",
+    _WITH_SQLITE,
+    otherwise="none, it must be set",
+)
+_WITH_DYNAMODB = Heading("with dynamodb", STORAGE, frozenset({"dynamodb"}))
+DYNAMODB_TABLE = Flag(
+    "--dynamodb-table",
+    "NAME",
+    table_name,
+    "The table in which registrations are kept.",
+    _WITH_DYNAMODB,
+    otherwise="none, it must be set",
+)
+DYNAMODB_REGION = Flag(
+    "--dynamodb-region",
+    "REGION",
+    region_name,
+    "The AWS region of the table.",
+    _WITH_DYNAMODB,
+    otherwise="as AWS's own configuration says",
+)
+DYNAMODB_ENDPOINT_URL = Flag(
+    "--dynamodb-endpoint-url",
+    "URL",
+    endpoint_url,
+    "Where DynamoDB is, if not where AWS has it.",
+    _WITH_DYNAMODB,
+    otherwise="AWS's own",
+)
+DYNAMODB_REFRESH = Flag(
+    "--dynamodb-refresh-secs",
+    "SECONDS",
+    whole_seconds(1, MAX_REFRESH_SECONDS),
+    "How often the table is read.",
+    _WITH_DYNAMODB,
+    default="1",
+)
 
 FLAGS = FlagTable(
     [
@@ -227,6 +274,11 @@ FLAGS = FlagTable(
         KUBECONFIG,
         KUBERNETES_STRICT_X509,
         WATCH_NAMESPACE,
+        SQLITE_PATH,
+        DYNAMODB_TABLE,
+        DYNAMODB_REGION,
+        DYNAMODB_ENDPOINT_URL,
+        DYNAMODB_REFRESH,
     ]
 )
 
@@ -234,12 +286,19 @@ FLAGS = FlagTable(
 def read_values(args: argparse.Namespace, environ: Mapping[str, str]) -> Values:
     """What the flags and variables say. Raises Refused."""
     values = FLAGS.read(args, environ)
+    _refuse_store_without_place(values)
     _refuse_short_lease(values)
     _refuse_doubled_routers(values)
     _refuse_shared_ports(values)
     _refuse_ambiguous_suffixes(values)
     _refuse_half_a_router_service(values)
     return values
+
+
+def _refuse_store_without_place(values: Values) -> None:
+    for store, place in (("sqlite", SQLITE_PATH), ("dynamodb", DYNAMODB_TABLE)):
+        if values[STORAGE] == store and not values.is_set(place):
+            raise Refused(f"{values.source(STORAGE)} {store} needs {place.name}")
 
 
 def _refuse_short_lease(values: Values) -> None:

@@ -7,6 +7,7 @@ resolved and nothing is opened.
 import re
 from collections.abc import Callable
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from pathlib import Path
 from typing import NamedTuple
 
 from global_discovery.domain import frontend_url
@@ -20,6 +21,8 @@ _NAME = re.compile(
     r"(?=.{1,253}\Z)(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*"
 )
 _NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
+_REGION = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 _SECONDS = re.compile(r"[0-9]{1,9}")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUFFIX = re.compile(r"[-a-z0-9]{0,61}[a-z0-9]")
@@ -126,7 +129,7 @@ def name_suffix(text: str) -> str:
     return text
 
 
-def file_path(text: str) -> str:
+def kubeconfig(text: str) -> str:
     """A path, or several as KUBECONFIG joins them; whether there is a file is seen later."""
     if "\0" in text:
         raise ValueError("has a NUL in it")
@@ -145,6 +148,35 @@ def network(text: str) -> IPv4Network | IPv6Network:
         mapped = found.network_address.ipv4_mapped
         return IPv4Network((str(mapped), found.prefixlen - _MAPPED.prefixlen))
     return found
+
+
+def file_path(text: str) -> Path:
+    """The name of a file; relative to where the process starts."""
+    if text.endswith("/"):
+        raise ValueError("is not the name of a file")
+    return Path(text)
+
+
+def table_name(text: str) -> str:
+    """A table of DynamoDB."""
+    if _TABLE.fullmatch(text) is None:
+        raise ValueError("is no name of a DynamoDB table (3 to 255 of A-Z a-z 0-9 _ . -)")
+    return text
+
+
+def region_name(text: str) -> str:
+    """A region of AWS, or a name of that form."""
+    if _REGION.fullmatch(text) is None:
+        raise ValueError("is no name of a region (a-z 0-9 -)")
+    return text
+
+
+def endpoint_url(text: str) -> str:
+    """`http://` or `https://`, a host, and nothing after the port but a path."""
+    try:
+        return frontend_url.normalize(text)
+    except frontend_url.BadUrl as problem:
+        raise ValueError(str(problem)) from None
 
 
 def router(text: str) -> Router:

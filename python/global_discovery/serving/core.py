@@ -77,7 +77,10 @@ class Core:
             clock=self.clock,
             report=report,
             mass_lapse_protection=settings.mass_lapse_protection,
+            store=store.state,
+            shared=store.shared,
         )
+        self.store_state = store.state
         self.storage = store.name
         self.registrar = Registrar(self.registrations, store, report)
         self.joined = None if imported is None else self._join(imported, report)
@@ -143,7 +146,7 @@ class Core:
         """Ends what is due; True when there is more, for which to call again soon."""
         if self.joined is not None:
             self.joined.tick()
-        return self.registrations.tick()
+        return self.registrar.tick()
 
 
 def _mark_reporter(report: Report, view: str) -> Callable[[Mark], None]:

@@ -121,6 +121,7 @@ class Service:
             self._own(self._watching.run(), "watching slices")
         self._report(Event.LISTENING, **self.ports)
         await race(self.core.registrar.open(), self.run())
+        self._own(self._store.run(), "store")
         self.grpc.health.set_all(serving=True)
         self._report(Event.READY, **self.ports)
 

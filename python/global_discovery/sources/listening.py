@@ -48,6 +48,8 @@ class Listening:
         self._begun = 1
         self.start_lease = float(terms.lease_duration)
         """The longest lease that may have run before the start, in seconds."""
+        self.longest_lease = self.start_lease
+        """The longest that any share was ever granted here."""
 
     @property
     def next_phase(self) -> int:
@@ -58,6 +60,13 @@ class Listening:
     def alive_at(self) -> float:
         """When the loop was last known to run."""
         return self._alive[0]
+
+    def found(self, granted: float) -> None:
+        """A share with this lease was found in the store; before `ready` it is one of the start."""
+        if granted > self.longest_lease:
+            self.longest_lease = granted
+            if self._phases[0].over == float("inf"):
+                self.start_lease = granted
 
     def ready(self) -> None:
         """The instance can be reached from now on."""
@@ -142,6 +151,6 @@ class Listening:
 
         The remaining leases are counted from a moment later than these phases.
         """
-        horizon = now - self.start_lease
+        horizon = now - self.longest_lease
         while len(self._phases) > 1 and (self._phases[0].listens or now) < horizon:
             del self._phases[0]

@@ -3,9 +3,16 @@
 The order is the contract: what was heard counts at once, and the caller is told
 UNAVAILABLE when it could not be stored; a withdrawal is stored first, and one
 that could not be stored changes nothing.
+
+A shared store is asked before a call about a share that this instance may not
+have seen yet: one that names an unknown id, and every withdrawal. While it
+cannot be asked, such a call is UNAVAILABLE and changes nothing: the id may have
+been withdrawn at another instance a moment ago.
 """
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 from global_discovery.domain.errors import (
     ShareNotFound,
@@ -17,9 +24,13 @@ from global_discovery.domain.events import Event, Report
 from global_discovery.domain.lease import Heartbeat, Lease, Renewals, Withdrawal
 from global_discovery.sources.registrations import Effect, Registrations
 from global_discovery.sources.shares import Share
-from global_discovery.storage.store import RegistrationStore, StoredShare
+from global_discovery.storage.store import RegistrationStore
+
+T = TypeVar("T")
 
 STORE_RETRY_SECONDS = 1.0
+SHARES_A_TURN = 500
+"""How many shares of the first reading are taken before the loop runs on: some milliseconds."""
 
 
 class Registrar:
@@ -28,11 +39,13 @@ class Registrar:
     def __init__(
         self, registrations: Registrations, store: RegistrationStore, report: Report
     ) -> None:
-        """Opens the store; closing it is for its owner, after `shut`."""
+        """Opens the store; running and closing it is for its owner, closing after `shut`."""
         self._registrations = registrations
         self._store = store
         self._report = report
         self._refusal: Callable[[], Unavailable] | None = Unavailable
+        self._was_read = False
+        self._withdrawing: set[asyncio.Task[Any]] = set()
 
     @property
     def taking_calls(self) -> bool:
@@ -41,42 +54,87 @@ class Registrar:
 
     async def open(self) -> None:
         """Reads the store once; calls are taken from then on, unless it was shut meanwhile."""
-        await self._store.open()
+        registrations = self._registrations
+        self._store.on_reading(registrations.take, registrations.store_changed)
+        reading = await self._store.open()
+        since = registrations.begin_restoring(reading)
+        for first in range(0, len(reading.shares), SHARES_A_TURN):
+            registrations.restore(reading.shares[first : first + SHARES_A_TURN], since)
+            await asyncio.sleep(0)
+        self._was_read = True
+        if reading.shares or reading.withdrawn:
+            self._report(
+                Event.STORE_READ,
+                shares=registrations.shares,
+                pools=len(registrations),
+                withdrawn=len(reading.withdrawn),
+            )
         if self._refusal is not ShuttingDown:
-            self._registrations.ready()
+            registrations.ready()
             self._refusal = None
 
     def shut(self) -> None:
         """Takes no more calls."""
         self._refusal = ShuttingDown
 
+    def tick(self) -> bool:
+        """See Registrations.tick; the store is told what it must know of it."""
+        more = self._registrations.tick()
+        if self._was_read:
+            self._store.leases_judged(*self._registrations.take_judged())
+        return more
+
     async def register(self, heartbeat: Heartbeat) -> Lease:
         """RegisterPool. Raises LeaseWithdrawn, TooManyShares, Unavailable and its kinds."""
-        if self._refusal:
-            raise self._refusal()
+        self._refuse()
+        lease_id = heartbeat.lease_id
+        if self._store.shared and lease_id and not self._registrations.knows(lease_id):
+            key = heartbeat.registration.key
+            self._registrations.take(await self._store.consult(key, (lease_id,)))
+            self._refuse()
         share, effect = self._registrations.register(heartbeat)
         lease = Lease(share.lease_id, self._registrations.terms)
         if effect is Effect.CHANGED:
-            await self._store.put(_stored(share))
+            await self._store.put(self._registrations.stored(share))
         elif effect is Effect.RENEWED and await self._store.renew((share.lease_id,)):
             raise StoreUnwritable(retry_after=STORE_RETRY_SECONDS)
         return lease
 
     async def renew(self, lease_ids: Sequence[str]) -> Renewals:
         """RenewPools. Raises Unavailable."""
-        if self._refusal:
-            raise self._refusal()
-        renewed, unknown = self._registrations.renew(lease_ids)
-        not_stored = await self._store.renew([share.lease_id for share in renewed])
-        return Renewals(unknown, list(not_stored), STORE_RETRY_SECONDS if not_stored else 0.0)
+        self._refuse()
+        renewed = self._registrations.renew(lease_ids)
+        not_stored = list(await self._store.renew(renewed.lease_ids))
+        if renewed.regranted:
+            not_stored += await self._store_regranted(renewed.regranted)
+            not_stored = list(dict.fromkeys(not_stored))
+        retry_after = STORE_RETRY_SECONDS if not_stored else 0.0
+        return Renewals(renewed.unknown, not_stored, retry_after)
+
+    async def _store_regranted(self, shares: Sequence[Share]) -> list[str]:
+        """Stores the new length of these leases; the ids of which that failed."""
+        stored = [self._registrations.stored(share) for share in shares]
+        results = await asyncio.gather(*map(self._store.put, stored), return_exceptions=True)
+        not_stored = []
+        for share, result in zip(stored, results, strict=True):
+            if isinstance(result, StoreUnwritable):
+                not_stored.append(share.lease_id)
+            elif result is not None:
+                raise result
+        return not_stored
 
     async def withdraw(self, withdrawal: Withdrawal) -> int:
-        """DeregisterPool; how many shares ended.
+        """DeregisterPool; how many shares ended. Goes on when its caller goes away.
 
         Raises ShareNotFound, Unavailable and its kinds.
         """
-        if self._refusal:
-            raise self._refusal()
+        self._refuse()
+        return await self._finish(self._withdraw(withdrawal))
+
+    async def _withdraw(self, withdrawal: Withdrawal) -> int:
+        if self._store.shared:
+            found = await self._store.consult(withdrawal.key, withdrawal.lease_ids)
+            self._registrations.take(found)
         shares = self._registrations.find(withdrawal)
         if not shares:
             raise ShareNotFound
@@ -95,14 +153,18 @@ class Registrar:
             )
         return ended
 
+    async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """What was stored must count here too, whether or not somebody still waits for it."""
+        task = asyncio.ensure_future(work)
+        self._withdrawing.add(task)
+        task.add_done_callback(self._finished)
+        return await asyncio.shield(task)
 
-def _stored(share: Share) -> StoredShare:
-    return StoredShare(
-        key=share.key,
-        identity=share.identity,
-        lease_id=share.lease_id,
-        granted=share.granted,
-        number=share.number,
-        content=share.content,
-        relays=share.relays,
-    )
+    def _finished(self, task: asyncio.Task[Any]) -> None:
+        self._withdrawing.discard(task)
+        if not task.cancelled():
+            task.exception()  # its caller is told it, if there is one
+
+    def _refuse(self) -> None:
+        if self._refusal:
+            raise self._refusal()

@@ -6,12 +6,12 @@ stays with the share, and equal numbers are decided by the share's identity, so
 that instances that see the same shares list the same content.
 """
 
-from global_discovery.domain.lease import Heartbeat
 from global_discovery.domain.pool import Content, PoolKey
 
 MAX_SHARES = 64
 MAX_LISTED_RELAYS = 256
 MAX_EARLIER = 64
+MAX_REPLACED = 8
 
 Identity = tuple[str, str]
 """What tells a share from the others of its pool; sorts."""
@@ -30,6 +30,7 @@ class Share:
     """One relay's hold on a pool. Times are on the monotonic clock."""
 
     __slots__ = (
+        "confirmed",
         "content",
         "counted_from",
         "deadline",
@@ -43,16 +44,24 @@ class Share:
         "phase",
         "relay_id_needed",
         "relays",
+        "replaced",
         "sequence",
     )
 
-    def __init__(self, heartbeat: Heartbeat, identity: Identity, *, phase: int) -> None:
+    def __init__(
+        self,
+        key: PoolKey,
+        identity: Identity,
+        content: Content,
+        relays: tuple[str, ...],
+        *,
+        phase: int,
+    ) -> None:
         """A share without a lease yet; see `phase` below."""
-        registration = heartbeat.registration
-        self.key: PoolKey = registration.key
+        self.key = key
         self.identity = identity
-        self.content: Content = registration.content
-        self.relays = registration.relays or (f"ip:{heartbeat.caller}",)
+        self.content = content
+        self.relays = relays
         self.number = 0
         self.lease_id = ""
         self.sequence = 0
@@ -68,6 +77,10 @@ class Share:
         """The hashes of what it said before, and until when; the oldest first."""
         self.relay_id_needed = False
         """Whether that warning was given."""
+        self.confirmed = False
+        """Whether this process heard it, saw it renewed, or wrote it in its life before."""
+        self.replaced: tuple[str, ...] = ()
+        """The last ids that this process replaced, where another one may still tell them."""
 
     def leave(self, now: float) -> None:
         """Keeps that it said until now what it says."""
@@ -106,6 +119,12 @@ class PoolShares:
         """Records a change of a share's content, which makes it the listed one."""
         self.highest += 1
         share.number = self.highest
+        share.content = content
+
+    def adopt(self, share: Share, content: Content, number: int) -> None:
+        """Takes a content that was numbered before, here or elsewhere."""
+        self.highest = max(self.highest, number)
+        share.number = number
         share.content = content
 
     def listed_content(self) -> Content:

@@ -4,18 +4,38 @@ Nothing is missing here. The running leases are in memory anyway, and this store
 promises no more than that.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 
-from global_discovery.storage.store import StoredShare
+from global_discovery.domain.pool import PoolKey
+from global_discovery.storage.store import MovedLease, Reading, StoredShare, StoreState
 
 
 class MemoryStore:
     """`--registration-storage memory`: for one instance, and for trying out."""
 
     name = "memory"
+    shared = False
 
-    async def open(self) -> None:
+    def state(self) -> StoreState:
+        """Always well."""
+        return StoreState()
+
+    def on_reading(self, take: Callable[[Reading], None], changed: Callable[[], None]) -> None:
+        """Neither is ever called."""
+
+    async def open(self) -> Reading:
         """Nothing to read."""
+        return Reading()
+
+    async def run(self) -> None:
+        """Nothing to do."""
+        await asyncio.Event().wait()
+
+    async def consult(self, key: PoolKey, lease_ids: Sequence[str]) -> Reading:
+        """Knows nothing."""
+        del key, lease_ids
+        return Reading()
 
     async def put(self, share: StoredShare) -> None:
         """Always succeeds."""
@@ -24,6 +44,9 @@ class MemoryStore:
         """Always succeeds."""
         del lease_ids
         return ()
+
+    def leases_judged(self, now: float, moved: Sequence[MovedLease]) -> None:
+        """Keeps none of it."""
 
     async def withdraw(self, lease_ids: Sequence[str], *, remember: float) -> None:
         """Always succeeds."""

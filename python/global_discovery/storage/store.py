@@ -7,10 +7,14 @@ store adds is told to the caller as success or as UNAVAILABLE. A withdrawal is
 stored before it counts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from global_discovery.domain.completeness import Reason
 from global_discovery.domain.pool import Content, PoolKey
+
+OWN_STORE_BOUND = 1.0
 
 
 class StoredShare(NamedTuple):
@@ -25,6 +29,57 @@ class StoredShare(NamedTuple):
     """Which change of the pool's content this one is."""
     content: Content
     relays: tuple[str, ...]
+    registered_time: float = 0.0
+    """When the pool entered the list; seconds since the epoch, for people."""
+    sequence: int = 0
+    """The caller's own number of the call that last changed it; 0 when it gave none."""
+
+
+class SeenShare(NamedTuple):
+    """A share as it was found in a store."""
+
+    share: StoredShare
+    remaining: float
+    """How many seconds of its lease are left, counted from the moment this is handed over."""
+    renewed: bool
+    """Whether this process saw it renewed, in contrast to finding it there."""
+    extensions: int = 0
+    """How often its lease was extended or restored since its last renewal, before this time.
+
+    A shared store has no restorations.
+    """
+
+
+class MovedLease(NamedTuple):
+    """A lease that goes on without a renewal, because none could be heard."""
+
+    lease_id: str
+    deadline: float
+    """On the clock of `leases_judged`."""
+    extensions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was found in a store: all that is new or renewed since the last one."""
+
+    shares: Sequence[SeenShare] = ()
+    withdrawn: Mapping[str, float] = field(default_factory=dict)
+    """Withdrawn lease ids, and for how many more seconds they are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreState:
+    """What a store says of itself, now."""
+
+    reasons: frozenset[Reason] = frozenset()
+    """Why renewals may have been missed elsewhere."""
+    bound: float = OWN_STORE_BOUND
+    """How old a registration is at most before it is in this instance's view, in seconds."""
+    failing: bool = False
+    """Whether it fails to read or to write; the mark may stand all the same."""
+    failures: int = 0
+    """How often it began to fail since the start."""
 
 
 class RegistrationStore(Protocol):
@@ -32,9 +87,31 @@ class RegistrationStore(Protocol):
 
     name: str
     """The value of --registration-storage."""
+    shared: bool
+    """Whether other instances read and write it too."""
 
-    async def open(self) -> None:
+    def state(self) -> StoreState:
+        """How it is now. Cheap: asked at each mark."""
+        ...
+
+    def on_reading(self, take: Callable[[Reading], None], changed: Callable[[], None]) -> None:
+        """Has `take` called with what was read later on, and `changed` when `state` may be new."""
+        ...
+
+    async def open(self) -> Reading:
         """Reads what is there. Raises OSError with a sentence for the operator."""
+        ...
+
+    async def run(self) -> None:
+        """Works in the background until it is cancelled; its end by itself is a fault."""
+        ...
+
+    async def consult(self, key: PoolKey, lease_ids: Sequence[str]) -> Reading:
+        """What is stored right now of a pool and of these ids; nothing for a store of one's own.
+
+        For calls about shares which this instance may not have seen yet. Raises
+        StoreUnwritable when it cannot be read.
+        """
         ...
 
     async def put(self, share: StoredShare) -> None:
@@ -43,6 +120,15 @@ class RegistrationStore(Protocol):
 
     async def renew(self, lease_ids: Sequence[str]) -> Sequence[str]:
         """Keeps that these leases were renewed now; gives those that it could not keep."""
+        ...
+
+    def leases_judged(self, now: float, moved: Sequence[MovedLease]) -> None:
+        """Told when every lease whose end was due at `now` has ended, but for these.
+
+        `now` is on the monotonic clock. A store of one's own keeps it, to know
+        later which shares were alive; a shared one has no use for it. Neither
+        blocks nor raises.
+        """
         ...
 
     async def withdraw(self, lease_ids: Sequence[str], *, remember: float) -> None:

@@ -46,7 +46,8 @@ class ProbeHandlers:
         self._core.pools.refresh()
         self._core.routers.refresh()
         mark = self._core.mark
-        status = "ok" if mark.exact else "degraded"
+        well = mark.exact and not self._core.store_state().failing
+        status = "ok" if well else "degraded"
         return json_answer(
             {"status": status, "complete": mark.exact, "reasons": reason_codes(mark)}
         )

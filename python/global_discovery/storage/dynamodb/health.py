@@ -1,0 +1,96 @@
+"""What the store says of itself: how old its newest complete read is, and what fails.
+
+The bound is the refresh period, one second and the time that the last complete
+read took, plus two beacon intervals when the table has several regions. The
+mark must not move with every read, so that the time told is a multiple of half
+a second: it rises at once and falls after a minute of faster reads.
+"""
+
+import math
+
+from global_discovery.domain.clock import Clock
+from global_discovery.domain.completeness import Reason
+from global_discovery.domain.events import Event, Report
+from global_discovery.storage.store import StoreState
+
+READ_TIME_STEP = 0.5
+FALLS_AFTER_SECONDS = 60.0
+
+
+class Health:
+    """Follows reads and writes. Times are on the monotonic clock."""
+
+    def __init__(
+        self, *, clock: Clock, refresh_period: float, beacon_interval: float, report: Report
+    ) -> None:
+        """All in seconds."""
+        self._clock = clock
+        self._period = refresh_period
+        self._beacon_interval = beacon_interval
+        self._report = report
+        self._newest_began: float | None = None
+        self._read_time = 0.0
+        self._slow_at = float("-inf")
+        """When a read last took as long as is told."""
+        self._failing: set[str] = set()
+        self._failures = 0
+        self.silent: frozenset[str] = frozenset()
+        """Regions that are not heard."""
+        self.several_regions = False
+
+    def read_completed(self, *, began: float) -> None:
+        """A read of the whole table that began then is complete."""
+        now = self._clock.monotonic()
+        took = math.ceil((now - began) / READ_TIME_STEP) * READ_TIME_STEP
+        if took >= self._read_time or now - self._slow_at > FALLS_AFTER_SECONDS:
+            self._read_time, self._slow_at = took, now
+        self._newest_began = began
+        self.works("read")
+
+    def fails(self, what: str, error: Exception) -> None:
+        """A read or a write failed, with all its repetitions."""
+        if what in self._failing:
+            return
+        if not self._failing:
+            self._failures += 1
+        self._failing.add(what)
+        self._report(Event.STORE_FAILING, message=f"{what}: {error}")
+
+    def works(self, what: str) -> None:
+        """A read or a write did what it should."""
+        if what in self._failing:
+            self._failing.remove(what)
+            if not self._failing:
+                self._report(Event.STORE_WORKS_AGAIN)
+
+    @property
+    def reads_fail(self) -> bool:
+        """Whether the last thing heard of reading is that it fails."""
+        return "read" in self._failing
+
+    @property
+    def writes_fail(self) -> bool:
+        """Whether the last thing heard of writing is that it fails."""
+        return "write" in self._failing
+
+    @property
+    def bound(self) -> float:
+        """How old a registration is at most before it is seen here, in seconds."""
+        across = 2 * self._beacon_interval if self.several_regions else 0.0
+        return self._period + 1.0 + self._read_time + across
+
+    def state(self) -> StoreState:
+        """How it is now."""
+        began = self._newest_began
+        late = began is not None and self._clock.monotonic() - began > self.bound
+        reasons = set()
+        if self._failing or late:
+            reasons.add(Reason.STORE_UNREADABLE)
+        if self.silent:
+            reasons.add(Reason.REGION_SILENT)
+        return StoreState(
+            reasons=frozenset(reasons),
+            bound=self.bound,
+            failing=bool(self._failing) or late,
+            failures=self._failures,
+        )

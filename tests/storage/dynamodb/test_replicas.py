@@ -1,0 +1,332 @@
+"""Instances over one table: what one of them stored, the others list."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+
+from global_discovery.domain.change import Departure
+from global_discovery.domain.pool import PoolKey
+from global_discovery.storage.dynamodb.api import Throttled, Unreachable
+from support.fake_dynamodb import FakeDynamoDB
+from support.replicas import HOUR, Relay, World, listed
+
+KEY = PoolKey("c1", "ns", "pool")
+BOUND = 2.5
+UNTIL_EXACT = 31.0
+"""Nobody calls a replica for one lease, then its start lease runs."""
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    world = World()
+    yield world
+    await world.close()
+
+
+async def test_a_registration_at_one_replica_is_in_the_other_ones_view(world: World) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    await world.advance(1.25)
+    assert listed(b) == {KEY: "m"}
+
+
+async def test_a_withdrawal_at_one_replica_leaves_the_other_ones_view_as_removed(
+    world: World,
+) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    await world.advance(1.25)
+    assert await world.call(relay.withdraw(b))
+    assert listed(b) == {}
+    await world.advance(1.25)
+    assert listed(a) == {}
+    assert a.left[KEY] == [Departure.REMOVED]
+
+
+async def test_a_relay_that_renews_at_another_replica_keeps_its_lease(world: World) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    lease = relay.lease_id
+    for _ in range(10):
+        await world.advance(5)
+        assert await world.call(relay.beat(b))
+        assert relay.lease_id == lease
+    assert listed(a) == listed(b) == {KEY: "m"}
+    assert not a.left
+    assert not b.left
+
+
+async def test_a_relay_that_renews_elsewhere_at_once_is_known_there(world: World) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    lease = relay.lease_id
+    assert await world.call(relay.beat(b))
+    assert relay.lease_id == lease
+
+
+async def test_nothing_is_listed_longer_than_its_lease_and_the_bound(world: World) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    await world.advance(20)
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    await world.advance(14.75)
+    assert KEY in a.fold
+    assert KEY in b.fold
+    await world.advance(BOUND)
+    assert listed(a) == listed(b) == {}
+    assert a.left[KEY] == b.left[KEY] == [Departure.REMOVED]
+
+
+@pytest.mark.parametrize("offset", [-HOUR, HOUR])
+async def test_a_wall_clock_that_is_an_hour_off_hides_no_new_pool(
+    world: World, offset: float
+) -> None:
+    table = FakeDynamoDB()
+    a = await world.add(table, name="a")
+    b = await world.add(table, name="b", wall_offset=offset)
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    await world.advance(1.25)
+    assert listed(b) == {KEY: "m"}
+    await world.advance(15)
+    assert listed(b) == {}
+
+
+async def test_what_a_new_replica_finds_has_what_its_wall_time_leaves(world: World) -> None:
+    table = FakeDynamoDB()
+    a = await world.add(table, name="a")
+    assert await world.call(Relay(KEY).beat(a))
+    await world.advance(10)
+    b = await world.add(table, name="b")
+    assert listed(b) == {KEY: "m"}
+    await world.advance(4.5)
+    assert listed(b) == {KEY: "m"}
+    await world.advance(1)
+    assert listed(b) == {}
+    assert b.left[KEY] == [Departure.UNLISTED], "it never saw it renewed"
+
+
+async def test_a_new_replica_with_a_clock_ahead_lists_a_pool_once_it_is_renewed(
+    world: World,
+) -> None:
+    table = FakeDynamoDB()
+    a = await world.add(table, name="a")
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    b = await world.add(table, name="b", wall_offset=HOUR)
+    assert listed(b) == {}
+    assert not b.exact
+    assert await world.call(relay.beat(a))
+    await world.advance(1.25)
+    assert listed(b) == {KEY: "m"}
+
+
+async def test_a_new_replica_with_a_clock_behind_keeps_a_dead_pool_for_one_lease(
+    world: World,
+) -> None:
+    table = FakeDynamoDB()
+    a = await world.add(table, name="a")
+    assert await world.call(Relay(KEY).beat(a))
+    await world.advance(60)
+    b = await world.add(table, name="b", wall_offset=-HOUR)
+    assert listed(b) == {KEY: "m"}
+    await world.advance(15.5)
+    assert listed(b) == {}
+
+
+async def test_a_withdrawn_id_is_refused_by_a_replica_that_never_knew_it(world: World) -> None:
+    table = FakeDynamoDB()
+    a = await world.add(table, name="a")
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    lease = relay.lease_id
+    assert await world.call(relay.withdraw(a))
+    b = await world.add(table, name="b", wall_offset=HOUR)
+    relay.lease_id = lease
+    assert not await world.call(relay.beat(b))
+    assert relay.lease_id == "", "it was told that the lease was withdrawn"
+
+
+async def test_a_withdrawn_share_is_not_live_whatever_is_written_to_it_later(world: World) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    lease = relay.lease_id
+    await world.advance(1.25)
+    assert await world.call(relay.withdraw(b))
+    assert await a.store.renew([lease]) == []  # it has not read the tombstone yet
+    c = await world.add(table, name="c")
+    await world.advance(1.25)
+    assert listed(a) == listed(b) == listed(c) == {}
+    assert KEY not in c.left
+
+
+async def test_a_tombstone_and_what_it_names_are_cleared_after_ten_leases(world: World) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    await world.advance(1.25)
+    assert await world.call(relay.withdraw(b))
+    await world.advance(149)
+    assert len(table.of("d#")) == len(table.of("s#")) == 1
+    await world.advance(3)
+    assert table.of("d#") == table.of("s#") == []
+
+
+async def test_a_dead_replicas_tombstones_are_cleared_by_another_one(world: World) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    assert await world.call(relay.withdraw(b))
+    await b.kill()
+    await world.advance(150 * 1.5 + 3)
+    assert table.of("d#") == table.of("s#") == []
+    assert listed(a) == {}
+
+
+async def test_a_change_of_content_reaches_the_other_replica(world: World) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    await world.advance(1.25)
+    relay.model = "other"
+    assert await world.call(relay.beat(b))
+    await world.advance(1.25)
+    assert listed(a) == listed(b) == {KEY: "other"}
+
+
+async def test_renewals_read_and_write_no_content(world: World) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    await world.advance(2)
+    table.calls.clear()
+    assert await world.call(relay.beat(b))
+    assert await world.call(relay.beat(a))
+    await world.advance(1.25)
+    operations = [name for name, request in table.calls if "beacons" not in str(request)]
+    assert set(operations) == {"UpdateItem", "Query"}
+    assert operations.count("UpdateItem") >= 2
+
+
+async def test_a_heartbeat_without_an_id_writes_no_content_again(world: World) -> None:
+    table = FakeDynamoDB()
+    a = await world.add(table, name="a")
+    relay = Relay(KEY)
+    for _ in range(3):
+        relay.lease_id = ""
+        assert await world.call(relay.beat(a))
+    assert [name for name, r in table.calls if "c#" in str(r)] == ["PutItem"]
+    assert len(table.of("s#")) == 1
+
+
+async def test_a_store_that_cannot_be_read_shortens_no_lease_and_its_lapses_are_unlisted(
+    world: World,
+) -> None:
+    table = FakeDynamoDB()
+    way = table.seen_through()
+    a = await world.add(way, name="a")
+    relay = Relay(KEY)
+    await world.advance(UNTIL_EXACT)
+    assert await world.call(relay.beat(a))
+    assert a.exact
+    way.before = cut
+    await world.advance(5)
+    assert a.reasons == {"STORE_UNREADABLE"}
+    assert not await world.call(relay.beat(a)), "it was heard, and could not be stored"
+    await world.advance(11)
+    assert listed(a) == {KEY: "m"}, "it counts all the same"
+    await world.advance(5)
+    assert a.left[KEY] == [Departure.UNLISTED]
+
+
+async def test_a_store_that_can_be_read_again_is_exact_one_lease_later(world: World) -> None:
+    table = FakeDynamoDB()
+    way = table.seen_through()
+    a = await world.add(way, name="a")
+    await world.advance(UNTIL_EXACT)
+    way.before = cut
+    await world.advance(10)
+    way.before = passed
+    await world.advance(7)
+    assert a.reasons == {"STORE_UNREADABLE"}
+    await world.advance(15)
+    assert a.exact
+
+
+async def test_a_renewal_that_could_not_be_stored_is_stored_by_the_next_one(world: World) -> None:
+    table = FakeDynamoDB()
+    way = table.seen_through()
+    a = await world.add(way, name="a")
+    b = await world.add(table, name="b")
+    way.before = cut
+    relay = Relay(KEY)
+    assert not await world.call(relay.beat(a))
+    (pool,) = a.fold or {KEY: None}
+    assert pool == KEY
+    way.before = passed
+    await world.advance(5)
+    relay.lease_id = a.registrations._table.pools[KEY].shares[("relay_id", "relay")].lease_id
+    assert await world.call(relay.beat(a))
+    await world.advance(1.25)
+    assert listed(b) == {KEY: "m"}
+
+
+async def test_throttled_writes_are_repeated_and_the_caller_is_answered(world: World) -> None:
+    table = FakeDynamoDB()
+    way = table.seen_through()
+    a = await world.add(way, name="a")
+    relay = Relay(KEY)
+    refusals = iter([Throttled("ThrottlingException", "slow down")] * 3)
+
+    async def throttle(operation: str, request: Mapping[str, Any]) -> None:
+        del request
+        if operation == "UpdateItem" and (refusal := next(refusals, None)):
+            raise refusal
+
+    way.before = throttle
+    assert await world.call(relay.beat(a))
+    assert len(table.of("s#")) == 1
+
+
+async def test_an_answer_that_was_lost_is_recognised_as_ones_own_write(world: World) -> None:
+    table = FakeDynamoDB()
+    way = table.seen_through()
+    a = await world.add(way, name="a")
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    losses = iter([Unreachable("reset")])
+
+    async def lose(operation: str, request: Mapping[str, Any]) -> None:
+        del request
+        if operation == "UpdateItem" and (loss := next(losses, None)):
+            raise loss
+
+    way.after = lose
+    assert await world.call(relay.beat(a))
+    (item,) = table.of("s#")
+    assert item["c"] == {"N": "2"}, "one renewal was written once"
+
+
+async def passed(operation: str, request: Mapping[str, Any]) -> None:
+    del operation, request
+
+
+async def cut(operation: str, request: Mapping[str, Any]) -> None:
+    del operation, request
+    raise Unreachable("cut")
