@@ -22,7 +22,18 @@ from global_discovery.cli.serve_flags import (
     read_values,
 )
 from support.kube_objects import Object
-from support.manifests import DEPLOY, FOLDERS, OVERLAYS, ROOT, containers_of, only, rendered
+from support.manifests import (
+    DEPLOY,
+    FOLDERS,
+    OVERLAYS,
+    ROOT,
+    a_kustomization,
+    containers_of,
+    from_there,
+    only,
+    relay_with_about,
+    rendered,
+)
 from support.serve_flags import parse
 
 READ_SLICES = {
@@ -34,6 +45,12 @@ READ_CLUSTERS = {
     "apiGroups": ["cluster.karmada.io"],
     "resources": ["clusters"],
     "verbs": ["get", "list", "watch"],
+}
+READ_THE_CLUSTER_S_NAME = {
+    "apiGroups": ["about.k8s.io"],
+    "resources": ["clusterproperties"],
+    "resourceNames": ["cluster.clusterset.k8s.io"],
+    "verbs": ["get"],
 }
 
 Container = dict[str, Any]
@@ -208,6 +225,10 @@ def rules(items: list[Object]) -> list[Any]:
 def test_the_roles_allow_this_and_nothing_else(folder: str, allowed: list[Any]) -> None:
     items = rendered(folder)
     assert rules(items) == allowed
+    assert_bindings_lead_somewhere(items)
+
+
+def assert_bindings_lead_somewhere(items: list[Object]) -> None:
     for binding in [item for item in items if item["kind"].endswith("RoleBinding")]:
         role = binding["roleRef"]
         assert only(items, role["kind"], role["name"])
@@ -240,16 +261,6 @@ def test_the_image_is_of_this_version(folder: str) -> None:
             assert container["image"] == f"global-discovery:{version}"
 
 
-def a_kustomization(folder: Path, text: str) -> Path:
-    (folder / "kustomization.yaml").write_text(text)
-    return folder
-
-
-def from_there(folder: Path) -> str:
-    """This repository as a path that a kustomization may name."""
-    return os.path.relpath(ROOT, folder)
-
-
 def test_the_overlay_of_one_s_own_in_the_document_works(tmp_path: Path) -> None:
     document = (ROOT / "docs/deploy.md").read_text()
     _, _, rest = document.partition("    # kustomization.yaml\n")
@@ -269,6 +280,17 @@ def test_the_component_for_karmada_s_clusters_lets_them_be_read(tmp_path: Path) 
     text = f"resources: [{there}/karmada-hub]\ncomponents: [{there}/components/karmada-clusters]\n"
     items = rendered(a_kustomization(tmp_path, text))
     assert rules(items) == [READ_SLICES, READ_CLUSTERS]
+    assert_bindings_lead_somewhere(items)
+
+
+def test_the_component_for_the_cluster_s_name_lets_the_relay_read_that(tmp_path: Path) -> None:
+    items = rendered(a_kustomization(tmp_path, relay_with_about(tmp_path)))
+    assert rules(items) == [READ_THE_CLUSTER_S_NAME]
+    assert_bindings_lead_somewhere(items)
+    spec = only(items, "Deployment")["spec"]["template"]["spec"]
+    assert spec["automountServiceAccountToken"] is True
+    account = only(items, "ClusterRoleBinding")["subjects"][0]["name"]
+    assert spec["serviceAccountName"] == account
 
 
 def relay_container() -> Container:
@@ -322,5 +344,6 @@ def test_the_relay_s_services_are_named_as_the_service_looks_for_them() -> None:
 
 def test_every_kustomization_is_rendered_by_a_test_or_is_part_of_one() -> None:
     folders = {str(path.parent.relative_to(DEPLOY)) for path in DEPLOY.rglob("kustomization.yaml")}
-    parts = {"base", "components/endpointslices", "components/karmada-clusters"}
+    components = {"endpointslices", "karmada-clusters", "relay-about"}
+    parts = {"base", *(f"components/{name}" for name in components)}
     assert folders == {*FOLDERS, *parts}

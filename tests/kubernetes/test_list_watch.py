@@ -264,6 +264,15 @@ async def test_an_object_of_a_list_that_cannot_be_decoded_harms_none_but_itself(
         await it.until(lambda: ("ns", "bad") in it.sink.items)
 
 
+async def test_an_object_of_nearly_four_megabytes_is_taken(tmp_path: Path) -> None:
+    async with fake_kube_api() as api, reading(api, tmp_path) as it:
+        it.drive()
+        await it.following()
+        api.put(a_slice("a", endpoints=["x" * 4_100_000]))
+        await it.right_again()
+        assert not it.reader.figures.failures
+
+
 async def test_a_watch_goes_on_from_the_last_version_that_it_saw_in_whatever_event(
     tmp_path: Path,
 ) -> None:

@@ -116,7 +116,7 @@ FAULTS: dict[str, Fault] = {
     "no JSON": Answer(200, b"<html>"),
     "no value": Answer(200, b'{"spec":{}}'),
     "a number": Answer(200, b'{"spec":{"value":5}}'),
-    "too much": Answer(200, b"x" * 300_000),
+    "too much": Answer(200, b'{"spec":{"value":"eu-9"},"x":"' + b"x" * 300_000 + b'"}'),
 }
 
 

@@ -8,6 +8,7 @@ PLURALS = {
     "Cluster": "clusters",
     "ClusterRole": "clusterroles",
     "ClusterRoleBinding": "clusterrolebindings",
+    "ClusterProperty": "clusterproperties",
     "ConfigMap": "configmaps",
     "CustomResourceDefinition": "customresourcedefinitions",
     "Deployment": "deployments",

@@ -1,6 +1,7 @@
 """The manifests in deploy/, rendered as `kubectl apply -k` would."""
 
 import functools
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,23 @@ def rendered(folder: str | Path) -> list[Object]:
     Skips the test where there is no kubectl.
     """
     return [item for item in yaml.safe_load_all(_text(folder)) if item]
+
+
+def a_kustomization(folder: Path, text: str) -> Path:
+    """One of a user's own, in an empty folder."""
+    (folder / "kustomization.yaml").write_text(text)
+    return folder
+
+
+def from_there(folder: Path) -> str:
+    """This repository as a path that a kustomization in the folder may name."""
+    return os.path.relpath(ROOT, folder)
+
+
+def relay_with_about(folder: Path) -> str:
+    """A kustomization in the folder: the relay, which may read its cluster's name."""
+    there = f"{from_there(folder)}/deploy"
+    return f"resources: [{there}/relay]\ncomponents: [{there}/components/relay-about]\n"
 
 
 @functools.cache

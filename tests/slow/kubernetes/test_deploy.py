@@ -8,35 +8,64 @@ import pytest
 
 from support.kube_apiserver import ControlPlane, Refused, a_control_plane
 from support.kube_objects import Object, a_namespace, path_of
-from support.manifests import FOLDERS, only, pod_of, rendered
+from support.manifests import (
+    FOLDERS,
+    a_kustomization,
+    only,
+    pod_of,
+    relay_with_about,
+    rendered,
+)
+from support.relay_process import a_relay_process
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 STRICTLY = {"dryRun": "All", "fieldValidation": "Strict"}
 SLICES = "/apis/discovery.k8s.io/v1/endpointslices"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
-EXPORTS = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {
-        "name": "serviceexports.multicluster.x-k8s.io",
-        # Names of this group belong to Kubernetes and say where they were approved.
-        "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
-    },
-    "spec": {
-        "group": "multicluster.x-k8s.io",
-        "scope": "Namespaced",
-        "names": {"plural": "serviceexports", "singular": "serviceexport", "kind": "ServiceExport"},
-        "versions": [
-            {
-                "name": "v1alpha1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object"}},
-            }
-        ],
-    },
-}
+
+
+def a_definition(kind: str, plural: str, *, group: str, version: str, scope: str) -> Object:
+    """A kind of which nothing is checked but its name."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{plural}.{group}",
+            # Groups of this domain belong to Kubernetes and say where they were approved.
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
+        },
+        "spec": {
+            "group": group,
+            "scope": scope,
+            "names": {"plural": plural, "singular": kind.lower(), "kind": kind},
+            "versions": [
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }
+
+
+EXPORTS = a_definition(
+    "ServiceExport",
+    "serviceexports",
+    group="multicluster.x-k8s.io",
+    version="v1alpha1",
+    scope="Namespaced",
+)
+PROPERTIES = a_definition(
+    "ClusterProperty",
+    "clusterproperties",
+    group="about.k8s.io",
+    version="v1beta1",
+    scope="Cluster",
+)
 
 
 @contextlib.asynccontextmanager
@@ -115,3 +144,31 @@ def a_pod_of(deployment: Object) -> Object:
         "namespace": deployment["metadata"]["namespace"],
     }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+
+async def test_the_relay_warns_with_its_component_of_a_name_that_the_cluster_has_not(
+    tmp_path: Path,
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    async with a_prepared_plane(tmp_path) as plane:
+        await plane.create(PROPERTIES)
+        await plane.until_served("/apis/about.k8s.io/v1beta1/clusterproperties")
+        name = {
+            "apiVersion": "about.k8s.io/v1beta1",
+            "kind": "ClusterProperty",
+            "metadata": {"name": "cluster.clusterset.k8s.io"},
+            "spec": {"value": "eu-2"},
+        }
+        await plane.create(name)
+        for item in rendered(a_kustomization(own, relay_with_about(own))):
+            if item["kind"].startswith(("ClusterRole", "ServiceAccount")):
+                await plane.apply(item)
+        token = await plane.grant_token("llm", "qwen", name="token")
+        kubeconfig = plane.kubeconfig("relay", token=token)
+        flags = ["--pool=llm/qwen", "--region=eu", "--frontend=http://127.0.0.1:1"]
+        async with a_relay_process(
+            *flags, "--server=127.0.0.1:1", DYN_CLUSTER_ID="eu-1", KUBECONFIG=str(kubeconfig)
+        ) as relay:
+            told = await relay.event("cluster_id_mismatch")
+        assert (told["cluster_id"], told["cluster_property"]) == ("eu-1", "eu-2")
