@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from global_discovery.kubernetes.assembly import Assembly
 from global_discovery.kubernetes.backoff import Backoff, Pace
+from global_discovery.kubernetes.envelopes import Key
 from global_discovery.kubernetes.failures import (
     MAX_MESSAGE,
     CallFailed,
@@ -18,6 +20,7 @@ from global_discovery.kubernetes.lines import Lines, TooLong
 from global_discovery.kubernetes.reader import FREE_RETRIES, RETRY_SPACING
 from global_discovery.kubernetes.scope import ENDPOINT_SLICES
 from support.fake_kube_api.selectors import selects
+from support.kube_reading import RecordingSink, Thing, ThingMeta
 
 
 def test_waits_double_to_the_cap_and_start_over() -> None:
@@ -69,6 +72,19 @@ def test_watches_that_fail_together_ask_ever_more_slowly(watches: int) -> None:
     for first, sixteenth in zip(retries, retries[15:], strict=False):
         # A retry is a watch, a list, or both.
         assert sixteenth - first > 30
+
+
+def test_a_list_of_one_part_brings_nothing_back_that_left_another() -> None:
+    sink = RecordingSink()
+    assembly: Assembly[Thing] = Assembly(sink, 2)
+    first, second = Key("a", "x"), Key("b", "x")
+    assembly.replaced(0, {first: Thing(ThingMeta("x", "a"))})
+    assembly.put(1, second, Thing(ThingMeta("x", "b")))
+    assembly.replaced(0, {})
+    assert set(sink.items) == {second}
+    assembly.deleted(1, second)
+    assembly.replaced(0, {first: Thing(ThingMeta("x", "a"))})
+    assert set(sink.items) == {first}
 
 
 @given(st.lists(st.binary(max_size=9)), st.data())
