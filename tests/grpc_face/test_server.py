@@ -46,7 +46,7 @@ async def starting(store: SlowToOpen) -> AsyncIterator[Service]:
     service = Service(settings, store)
     start = asyncio.create_task(service.start())
     try:
-        await eventually(lambda: service._ticker is not None)
+        await eventually(lambda: service._tasks)
         yield service
     finally:
         store.may_open.set()

@@ -4,11 +4,13 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from global_discovery.domain.clock import Clock
+from global_discovery.domain.events import Report, ignore
 from global_discovery.domain.lease import LeaseTerms
 from global_discovery.domain.pool import Router
 from global_discovery.serving.caller import Network
 from global_discovery.serving.core import CoreSettings
 from global_discovery.serving.service import Service, ServiceSettings
+from global_discovery.serving.tls.files import TlsPaths
 from global_discovery.storage.memory import MemoryStore
 from global_discovery.view.fanout import DEFAULT_WRITE_SECONDS, STREAM_AGE_SECONDS
 
@@ -23,6 +25,9 @@ async def a_service(
     slow_watcher_seconds: float = DEFAULT_WRITE_SECONDS,
     stream_age: tuple[float, float] = STREAM_AGE_SECONDS,
     trusted_proxies: tuple[Network, ...] = (),
+    health_listen: str | None = None,
+    tls: TlsPaths | None = None,
+    report: Report = ignore,
 ) -> AsyncIterator[Service]:
     """Started, and stopped in order at the end."""
     settings = ServiceSettings(
@@ -35,8 +40,10 @@ async def a_service(
         listen="127.0.0.1:0",
         grpc_listen=f"127.0.0.1:{port}",
         trusted_proxies=trusted_proxies,
+        health_listen=health_listen,
+        tls=tls,
     )
-    service = Service(settings, MemoryStore(), clock=clock)
+    service = Service(settings, MemoryStore(), clock=clock, report=report)
     await service.start()
     try:
         yield service

@@ -5,11 +5,22 @@ mode or store that uses it.
 """
 
 import argparse
+import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from global_discovery.cli.flags import Flag, FlagTable, Heading, Refused, Values
-from global_discovery.cli.values import address, network, on_or_off, one_of, router, whole_seconds
+from global_discovery.cli.values import (
+    address,
+    network,
+    on_or_off,
+    one_of,
+    path,
+    router,
+    whole_seconds,
+)
 from global_discovery.domain.lease import LeaseTerms
+from global_discovery.serving.tls.files import BadTlsFiles, TlsPaths, load
 
 MAX_LEASE_SECONDS = 86_400
 MAX_SLOW_WATCHER_SECONDS = 3_600
@@ -32,9 +43,24 @@ HEALTH_LISTEN = Flag(
     "--health-listen",
     "HOST:PORT",
     address,
-    "Where /livez, /readyz, /healthz and /metrics are served.",
+    "Where /livez, /readyz, /healthz and /metrics are served, in plain HTTP.",
     ALWAYS,
     otherwise="on --listen",
+)
+TLS_CERT = Flag(
+    "--tls-cert-path",
+    "PATH",
+    path,
+    "The server's certificate and the intermediate ones, in PEM: TLS for REST and gRPC.",
+    ALWAYS,
+)
+TLS_KEY = Flag("--tls-key-path", "PATH", path, "Its private key, in PEM.", ALWAYS)
+TLS_CLIENT_CA = Flag(
+    "--tls-client-ca-path",
+    "PATH",
+    path,
+    "The CAs, in PEM, of which callers must show a certificate.",
+    ALWAYS,
 )
 POOL_DISCOVERY = Flag(
     "--pool-discovery",
@@ -124,6 +150,9 @@ FLAGS = FlagTable(
         LISTEN,
         GRPC_LISTEN,
         HEALTH_LISTEN,
+        TLS_CERT,
+        TLS_KEY,
+        TLS_CLIENT_CA,
         POOL_DISCOVERY,
         STORAGE,
         HEARTBEAT,
@@ -144,7 +173,20 @@ def read_values(args: argparse.Namespace, environ: Mapping[str, str]) -> Values:
     _refuse_short_lease(values)
     _refuse_doubled_routers(values)
     _refuse_shared_ports(values)
+    _refuse_bad_tls_files(values)
     return values
+
+
+def tls_paths(values: Values) -> TlsPaths | None:
+    """What TLS is served with, if it is. Raises Refused when a part of it is missing."""
+    if values.is_set(TLS_CLIENT_CA):
+        _refuse_missing(values, TLS_CLIENT_CA, TLS_CERT)
+    _refuse_missing(values, TLS_CERT, TLS_KEY)
+    _refuse_missing(values, TLS_KEY, TLS_CERT)
+    cert, key = values.get(TLS_CERT), values.get(TLS_KEY)
+    if cert is None or key is None:
+        return None
+    return TlsPaths(cert, key, values.get(TLS_CLIENT_CA))
 
 
 def _refuse_short_lease(values: Values) -> None:
@@ -173,3 +215,20 @@ def _refuse_shared_ports(values: Values) -> None:
         if wanted in taken:
             raise Refused(f"{values.source(flag)} {wanted}: is {values.source(taken[wanted])} too")
         taken[wanted] = flag
+
+
+def _refuse_missing(values: Values, flag: Flag[Path], needed: Flag[Path]) -> None:
+    if values.is_set(flag) and not values.is_set(needed):
+        raise Refused(f"{values.source(flag)} needs {needed.name}")
+
+
+def _refuse_bad_tls_files(values: Values) -> None:
+    paths = tls_paths(values)
+    if paths is None:
+        return
+    try:
+        load(paths, now=time.time())
+    except BadTlsFiles as bad:
+        flags = (TLS_CERT, TLS_KEY, TLS_CLIENT_CA)
+        blamed = next(flag for flag in flags if values.get(flag) == bad.path)
+        raise Refused(f"{values.source(blamed)} {str(bad.path)!a}: {bad.problem}") from None

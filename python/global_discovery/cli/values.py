@@ -7,6 +7,7 @@ resolved and nothing is opened.
 import re
 from collections.abc import Callable
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from pathlib import Path
 from typing import NamedTuple
 
 from global_discovery.domain import frontend_url
@@ -108,6 +109,13 @@ def one_of(*choices: str) -> Callable[[str], str]:
 def on_or_off(text: str) -> bool:
     """`on` or `off`."""
     return one_of("on", "off")(text) == "on"
+
+
+def path(text: str) -> Path:
+    """Where a file is; whether it is there is found out later."""
+    if "\0" in text:
+        raise ValueError("is no path")
+    return Path(text)
 
 
 def network(text: str) -> IPv4Network | IPv6Network:

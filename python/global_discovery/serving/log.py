@@ -18,6 +18,7 @@ _WARNINGS = {
     Event.ALL_SHARES_WITHDRAWN,
     Event.STORE_NOT_CLOSED,
     Event.SLOW_WATCHER_ENDED,
+    Event.TLS_FILES_REFUSED,
 }
 
 

@@ -8,8 +8,9 @@ ends the service, also while it starts.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
@@ -24,6 +25,9 @@ from global_discovery.serving.metrics import CallMetrics, CoreCollector, LoopLag
 from global_discovery.serving.race import race
 from global_discovery.serving.readiness import Readiness
 from global_discovery.serving.rest.server import RestFace
+from global_discovery.serving.tls.files import TlsPaths
+from global_discovery.serving.tls.keeper import TlsKeeper
+from global_discovery.serving.tls.metrics import TlsCollector
 from global_discovery.storage.store import RegistrationStore
 
 TICK_SECONDS = 0.1
@@ -40,6 +44,8 @@ class ServiceSettings:
     grpc_listen: str = "0.0.0.0:50051"
     health_listen: str | None = None
     trusted_proxies: Sequence[Network] = ()
+    tls: TlsPaths | None = None
+    """For `listen` and `grpc_listen`; None serves them in plain text."""
 
 
 class Service:
@@ -56,7 +62,10 @@ class Service:
         clock: Clock | None = None,
         report: Report = ignore,
     ) -> None:
-        """Must be made inside the event loop. Raises OSError when a port is taken."""
+        """Must be made inside the event loop.
+
+        Raises OSError when a port is taken or the files of TLS cannot be used.
+        """
         self.core = Core(settings.core, store, clock=clock, report=report)
         self._store = store
         self._report = report
@@ -65,7 +74,13 @@ class Service:
         self.registry.register(CoreCollector(self.core, self._lag))
         metrics = CallMetrics(self.registry)
         callers = Callers(settings.trusted_proxies)
-        self.grpc = GrpcFace(PoolDiscovery(self.core, callers, metrics), settings.grpc_listen)
+        self.tls = self._tls_keeper(settings)
+        self.registry.register(TlsCollector(self.tls, self.core.clock.wall))
+        self.grpc = GrpcFace(
+            PoolDiscovery(self.core, callers, metrics),
+            settings.grpc_listen,
+            None if self.tls is None else self.tls.credentials(),
+        )
         self._readiness = Readiness(self.core)
         self.rest = RestFace(
             self.core,
@@ -75,8 +90,20 @@ class Service:
             self._readiness,
             listen=settings.listen,
             health_listen=settings.health_listen,
+            tls=self.tls,
         )
-        self._ticker: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _tls_keeper(self, settings: ServiceSettings) -> TlsKeeper | None:
+        if settings.tls is None:
+            return None
+        return TlsKeeper(
+            settings.tls,
+            wall=self.core.clock.wall,
+            report=self._report,
+            # The probes, which have no certificate, have a port of their own then.
+            every_caller_certified=settings.health_listen is not None,
+        )
 
     @property
     def ports(self) -> dict[str, int]:
@@ -90,8 +117,9 @@ class Service:
         """Opens the ports, reads the store, and is ready. Raises OSError, or what ended a task."""
         await self.grpc.start()
         await self.rest.start()
-        self._ticker = asyncio.create_task(self._tick_for_ever(), name="ticker")
-        self._readiness.supervise(self._ticker)
+        self._own(self._tick_for_ever(), "ticker")
+        if self.tls is not None:
+            self._own(self.tls.watch(), "tls")
         self._report(Event.LISTENING, **self.ports)
         await race(self.core.registrar.open(), self.run())
         self.grpc.health.set_all(serving=True)
@@ -99,9 +127,10 @@ class Service:
 
     async def run(self) -> None:
         """Ends when a task that must not end has ended, by raising what ended it."""
-        if self._ticker is not None:
-            await asyncio.wait([self._ticker])
-            self._ticker.result()
+        if self._tasks:
+            done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
 
     async def stop(self) -> None:
         """Drains and closes everything; within two seconds when nobody is slow.
@@ -115,13 +144,20 @@ class Service:
         for watchers in (self.core.pool_watchers, self.core.router_watchers):
             watchers.end_all(ShuttingDown())
         await asyncio.gather(self.grpc.stop(DRAIN_SECONDS), self.rest.stop(DRAIN_SECONDS))
-        if self._ticker is not None:
-            self._ticker.cancel()
-            await asyncio.wait([self._ticker])
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         try:
             await asyncio.wait_for(self._store.close(), STORE_CLOSE_SECONDS)
         except TimeoutError:
             self._report(Event.STORE_NOT_CLOSED, seconds=STORE_CLOSE_SECONDS)
+
+    def _own(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Runs what must run for ever."""
+        task = asyncio.create_task(work, name=name)
+        self._readiness.supervise(task)
+        self._tasks.append(task)
 
     async def _tick_for_ever(self) -> None:
         """Ends leases as they are due, in bounded portions."""

@@ -29,6 +29,8 @@ from global_discovery.serving.rest.problem import Problem
 class Limits:
     """How long a caller may take, in seconds, for each thing that it must do."""
 
+    handshake_seconds: float = 10.0
+    """For the handshake of TLS."""
     headers_seconds: float = 30.0
     """From the first byte of a request to the end of its headers."""
     body_stall_seconds: float = 10.0
@@ -40,7 +42,8 @@ class Limits:
     idle_seconds: float = 75.0
     """Between two requests; longer than the usual idle time of a proxy's upstream."""
     linger_seconds: float = 2.0
-    """For reading a refused request to its end, so that its answer is not lost."""
+    """For reading a refused request to its end, so that its answer is not lost; and for
+    the other side of TLS to say that it ends too."""
 
 
 class CallerGone(Exception):
@@ -82,12 +85,16 @@ class Connection(RequestHandler):
         self._open: asyncio.Transport | None = None
         self.peer = ""
         """The address at the other end, in its canonical form."""
+        self.certified = False
+        """Whether the caller showed a certificate of a CA that we trust."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
         super().connection_made(transport)
         self._open = cast("asyncio.Transport", transport)
         self._server.opened(self)
+        tls = transport.get_extra_info("ssl_object")
+        self.certified = tls is not None and tls.getpeercert(binary_form=True) is not None
         peername = transport.get_extra_info("peername")
         if peername:
             self.peer = peer_address(peername[0])
