@@ -11,16 +11,17 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from global_discovery.pem import BadTlsFile
 from global_discovery.serving.tls.certificate import certificates
-from global_discovery.serving.tls.files import BadTlsFiles, TlsPaths, load
+from global_discovery.serving.tls.files import TlsPaths, load
 from support.certificates import NOW, Secret, a_pair, in_files
 from support.clock import EPOCH
 
 DAY = dt.timedelta(days=1)
 
 
-def refusal(paths: TlsPaths) -> BadTlsFiles:
-    with pytest.raises(BadTlsFiles) as refused:
+def refusal(paths: TlsPaths) -> BadTlsFile:
+    with pytest.raises(BadTlsFile) as refused:
         load(paths, now=EPOCH)
     assert str(refused.value).startswith(f"{refused.value.path}: ")
     assert "\n" not in str(refused.value)
@@ -185,5 +186,5 @@ def test_files_that_change_while_they_are_read_are_read_again(
             secret.put(second)
         return really_open(path, flags)
 
-    monkeypatch.setattr("global_discovery.serving.tls.files.os.open", open_and_swap)
+    monkeypatch.setattr("global_discovery.pem.os.open", open_and_swap)
     assert load(secret.paths, now=EPOCH).certificate.serial == second.serial

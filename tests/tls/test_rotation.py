@@ -13,8 +13,8 @@ import pytest
 import trustme
 
 from global_discovery.domain.events import Event
+from global_discovery.pem import BadTlsFile
 from global_discovery.serving.service import Service
-from global_discovery.serving.tls.files import BadTlsFiles
 from global_discovery.serving.tls.keeper import LOOK_SECONDS, TlsKeeper
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceStub
@@ -339,6 +339,6 @@ def test_new_files_are_in_use_within_five_seconds() -> None:
 
 async def test_a_service_does_not_begin_with_bad_files(tmp_path: Path, ca: trustme.CA) -> None:
     paths = in_files(tmp_path, a_pair(ca, ends=NOW))
-    with pytest.raises(BadTlsFiles, match="has expired"):
+    with pytest.raises(BadTlsFile, match="has expired"):
         async with a_service(clock=FakeClock(), tls=paths):
             pass

@@ -20,7 +20,8 @@ from global_discovery.cli.values import (
     whole_seconds,
 )
 from global_discovery.domain.lease import LeaseTerms
-from global_discovery.serving.tls.files import BadTlsFiles, TlsPaths, load
+from global_discovery.pem import BadTlsFile
+from global_discovery.serving.tls.files import TlsPaths, load
 
 MAX_LEASE_SECONDS = 86_400
 MAX_SLOW_WATCHER_SECONDS = 3_600
@@ -228,7 +229,7 @@ def _refuse_bad_tls_files(values: Values) -> None:
         return
     try:
         load(paths, now=time.time())
-    except BadTlsFiles as bad:
+    except BadTlsFile as bad:
         flags = (TLS_CERT, TLS_KEY, TLS_CLIENT_CA)
         blamed = next(flag for flag in flags if values.get(flag) == bad.path)
         raise Refused(f"{values.source(blamed)} {str(bad.path)!a}: {bad.problem}") from None

@@ -20,6 +20,7 @@ from google.protobuf import json_format
 from global_discovery.client.errors import CallFailed
 from global_discovery.client.http_answer import TooLarge, read_bounded
 from global_discovery.client.timing import Timer
+from global_discovery.client.tls import ClientTls, request_options
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
 
@@ -34,7 +35,12 @@ _KEY = ("cluster_id", "namespace", "dgd_name")
 
 
 async def polled(
-    server: str, *, wanted: pb.PoolFilter | None, every: int, timer: Timer
+    server: str,
+    *,
+    wanted: pb.PoolFilter | None,
+    every: int,
+    timer: Timer,
+    tls: ClientTls | None = None,
 ) -> AsyncGenerator[pb.WatchPoolsResponse, None]:
     """The messages of a watch that polls, without end. Raises CallFailed.
 
@@ -50,7 +56,8 @@ async def polled(
     ) as session:
         while True:
             headers = {"If-None-Match": tag} if tag else {}
-            status, tag_now, body = await _get(session, server, url, _query(wanted), headers)
+            asked = {"params": _query(wanted), "headers": headers}
+            status, tag_now, body = await _get(session, server, url, asked, tls)
             if not begun:
                 begun = True
                 yield pb.WatchPoolsResponse(server=pb.ServerInfo(idle_interval_secs=every))
@@ -67,16 +74,16 @@ async def _get(
     session: aiohttp.ClientSession,
     server: str,
     url: str,
-    query: list[tuple[str, str]],
-    headers: dict[str, str],
+    asked: dict[str, Any],
+    tls: ClientTls | None,
 ) -> tuple[int, str, bytes]:
     """Status, tag and body of a good answer."""
     try:
         async with session.get(
-            url, params=query, headers=headers, allow_redirects=False
+            url, allow_redirects=False, **asked, **request_options(tls)
         ) as response:
             status = response.status
-            if status == _NOT_MODIFIED and headers:
+            if status == _NOT_MODIFIED and asked["headers"]:
                 return status, "", b""
             if status == _OK:
                 body = await read_bounded(response, MAX_BODY_BYTES)

@@ -18,8 +18,9 @@ from typing import Any
 import grpc
 
 from global_discovery.domain.events import Event, Report, ignore
+from global_discovery.pem import BadTlsFile
 from global_discovery.serving.tls.certificate import Certificate
-from global_discovery.serving.tls.files import BadTlsFiles, Material, TlsPaths, digest, load
+from global_discovery.serving.tls.files import Material, TlsPaths, digest, load
 
 LOOK_SECONDS = 2.0
 """New files are in use within twice that, also when they are read at a bad moment."""
@@ -36,7 +37,7 @@ class TlsKeeper:
         report: Report = ignore,
         every_caller_certified: bool = False,
     ) -> None:
-        """Reads the files; raises BadTlsFiles. See `files.load`."""
+        """Reads the files; raises BadTlsFile. See `files.load`."""
         self._paths = paths
         self._wall = wall
         self._report = report
@@ -97,7 +98,7 @@ class TlsKeeper:
         """Takes the files if they are new and can be used."""
         try:
             found = await asyncio.to_thread(self._news)
-        except BadTlsFiles as error:
+        except BadTlsFile as error:
             self._refuse(str(error))
             return
         if found is not None:
