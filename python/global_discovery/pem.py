@@ -84,7 +84,7 @@ def load_cas(context: ssl.SSLContext, path: Path, content: bytes) -> None:
     """
     try:
         context.load_verify_locations(cadata=content.decode("ascii", "ignore"))
-    except ssl.SSLError as error:
+    except (ssl.SSLError, ValueError) as error:
         raise BadTlsFile(path, f"cannot be used{_reason(error)}") from error
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
 
@@ -116,5 +116,6 @@ def _content(path: Path, descriptor: int) -> bytes:
         return file.read(MAX_FILE_BYTES + 1)
 
 
-def _reason(error: ssl.SSLError) -> str:
-    return f" ({error.reason.lower().replace('_', ' ')})" if error.reason else ""
+def _reason(error: Exception) -> str:
+    reason = error.reason if isinstance(error, ssl.SSLError) else None
+    return f" ({reason.lower().replace('_', ' ')})" if reason else ""

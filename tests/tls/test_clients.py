@@ -225,8 +225,12 @@ def test_the_systems_cas_are_those_that_ssl_cert_file_names(
     monkeypatch.setenv("SSL_CERT_FILE", str(files.ca))
     context = ClientTls(TlsSettings()).request_options()["ssl"]
     assert len(context.get_ca_certs()) == 1
-    files.ca.write_bytes(b"no certificate")
-    with pytest.raises(BadTlsFile):
+
+
+@pytest.mark.parametrize("content", [b"no certificate", b"\xff\xfe"])
+def test_a_file_without_a_ca_is_named(files: Files, content: bytes) -> None:
+    files.ca.write_bytes(content)
+    with pytest.raises(BadTlsFile, match=f"^{files.ca}: cannot be used"):
         ClientTls(TlsSettings(files.ca)).credentials()
 
 

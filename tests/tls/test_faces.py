@@ -12,6 +12,7 @@ import grpc
 import pytest
 import trustme
 
+from global_discovery.serving.grpc import server
 from global_discovery.serving.rest.connection import Limits
 from global_discovery.serving.service import Service
 from global_discovery.v1 import pool_discovery_pb2 as pb
@@ -189,9 +190,9 @@ async def test_a_handshake_that_stands_still_is_ended(
     tmp_path: Path, ca: trustme.CA, monkeypatch: pytest.MonkeyPatch, face: str
 ) -> None:
     monkeypatch.setattr("global_discovery.serving.rest.server.Limits", _HastyLimits)
-    monkeypatch.setattr(
-        "global_discovery.serving.grpc.server.OPTIONS", [("grpc.server_handshake_timeout_ms", 50)]
-    )
+    options = dict(server.OPTIONS)
+    options["grpc.server_handshake_timeout_ms"] //= 200
+    monkeypatch.setattr(server, "OPTIONS", list(options.items()))
     async with a_service(tls=in_files(tmp_path, a_pair(ca))) as service:
         reader, writer = await asyncio.open_connection("127.0.0.1", port_of(service, face))
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -256,6 +257,21 @@ async def test_rest_ends_the_handshake_with_a_certificate_of_another_ca(
 ) -> None:
     with pytest.raises((aiohttp.ClientError, ssl.SSLError, ConnectionError)):
         await get(mutual, "/livez", client_context(ca, client_of(other_ca)))
+
+
+async def test_an_intermediate_ca_may_be_all_that_is_trusted(
+    tmp_path: Path, ca: trustme.CA
+) -> None:
+    intermediate = ca.create_child_ca()
+    secret = Secret(tmp_path / "tls", a_pair(ca), intermediate.cert_pem.bytes())
+    async with a_service(clock=FakeClock(), tls=secret.paths) as service:
+        certificate = client_of(intermediate)
+        async with grpc_stub(service, ca, certificate) as stub:
+            await stub.ListPools(pb.ListPoolsRequest())
+        assert (await get(service, "/pools", client_context(ca, certificate)))[0] == 200
+        async with grpc_stub(service, ca, client_of(ca)) as stub:
+            with pytest.raises(grpc.aio.AioRpcError):
+                await stub.ListPools(pb.ListPoolsRequest())
 
 
 async def test_with_a_port_for_probes_every_caller_of_rest_needs_a_certificate(

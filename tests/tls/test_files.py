@@ -188,3 +188,23 @@ def test_files_that_change_while_they_are_read_are_read_again(
 
     monkeypatch.setattr("global_discovery.pem.os.open", open_and_swap)
     assert load(secret.paths, now=EPOCH).certificate.serial == second.serial
+
+
+def test_a_fault_of_files_that_are_being_replaced_is_none(
+    tmp_path: Path, ca: trustme.CA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = a_pair(ca)
+    paths = in_files(tmp_path, a_pair(ca))
+    really_open, opened = os.open, 0
+
+    def open_and_replace(path: os.PathLike[str] | str, flags: int) -> int:
+        nonlocal opened
+        opened += 1
+        if opened == 1:
+            paths.cert.write_bytes(pair.cert)
+        if opened == 3:  # the certificate and another's key were read, and refused
+            paths.key.write_bytes(pair.key)
+        return really_open(path, flags)
+
+    monkeypatch.setattr("global_discovery.pem.os.open", open_and_replace)
+    assert load(paths, now=EPOCH).certificate.serial == pair.serial
