@@ -1,6 +1,8 @@
 """TLS on both faces of a running service, over real sockets."""
 
 import asyncio
+import contextlib
+import gc
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -19,12 +21,16 @@ from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceStub
 from support.certificates import HOST, Secret, a_pair, client_context, in_files, served_serial
 from support.clock import FakeClock
-from support.grpc_calls import Stub, Watch
+from support.grpc_calls import Stub, Watch, eventually
 from support.pools import a_registration
 from support.running import a_service
 
 PROBES = ("/livez", "/readyz", "/healthz", "/metrics")
 PATIENCE_SECONDS = 30
+A_BROKEN_OFF_BODY = (
+    b"POST /pools HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    b"Content-Length: 50\r\n\r\n{"
+)
 
 
 @asynccontextmanager
@@ -203,6 +209,38 @@ async def test_a_handshake_that_stands_still_is_ended(
 class _HastyLimits(Limits):
     def __init__(self) -> None:
         super().__init__(handshake_seconds=0.05)
+
+
+@pytest.mark.parametrize(
+    "sent", [b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n", A_BROKEN_OFF_BODY, b"x"]
+)
+@pytest.mark.parametrize("farewell", ["half", "reset", "notice"])
+async def test_a_caller_that_leaves_in_whatever_way_writes_no_line(
+    plain: Service, ca: trustme.CA, sent: bytes, farewell: str
+) -> None:
+    def call() -> None:
+        address = ("127.0.0.1", plain.rest.port)
+        with (
+            socket.create_connection(address, timeout=PATIENCE_SECONDS) as tcp,
+            client_context(ca).wrap_socket(tcp, server_hostname=HOST) as tls,
+        ):
+            tls.sendall(sent)
+            if farewell == "half":
+                socket.socket.shutdown(tls, socket.SHUT_WR)
+                with contextlib.suppress(OSError):
+                    tls.recv(65536)
+            elif farewell == "reset":
+                tls.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0" + bytes(4))
+            else:
+                with contextlib.suppress(OSError):
+                    tls.unwrap().close()
+
+    for _ in range(5):
+        await asyncio.to_thread(call)
+    connections = plain.rest._main._connections
+    assert connections is not None
+    await eventually(lambda: not connections._all)
+    gc.collect()  # a task's unseen exception is logged when it goes
 
 
 # -- certificates of callers -------------------------------------------------

@@ -141,7 +141,7 @@ class Connection(RequestHandler):
             await super().start()
         finally:
             transport = self._open
-            if transport is not None and transport.get_write_buffer_size():
+            if transport is not None and self._unread():
                 self._loop.call_later(self._limits.write_seconds, transport.abort)
 
     def pause_writing(self) -> None:
@@ -279,12 +279,19 @@ class Connection(RequestHandler):
             self._headers_timer.cancel()
             self._headers_timer = None
 
+    def _unread(self) -> int:
+        """How many bytes wait for the caller to read on."""
+        try:
+            return 0 if self._open is None else self._open.get_write_buffer_size()
+        except AttributeError:  # asyncio's TLS transport was closed twice, or aborted
+            return 0
+
     def _watch_reader(self) -> None:
         """One timer while anything waits to be read, however often we are paused."""
         transport = self._open
         self._write_timer = None
         if transport is not None and self._paused:
-            seen = (self._resumes, transport.get_write_buffer_size())
+            seen = (self._resumes, self._unread())
             seconds = self._limits.write_seconds
             check = partial(self._check_reader, *seen)
             self._write_timer = Deadline(self._loop, seconds, check)
@@ -293,7 +300,7 @@ class Connection(RequestHandler):
         transport = self._open
         if transport is None:
             return
-        read_on = self._resumes != resumes or transport.get_write_buffer_size() < left
+        read_on = self._resumes != resumes or self._unread() < left
         if self._paused and not read_on:
             transport.abort()
         else:
