@@ -172,7 +172,7 @@ async def test_a_renewed_certificate_is_shown_with_the_next_call(
         with pytest.raises(CallFailed):
             await calls.register(request, PATIENCE_SECONDS)
         files.show(good)
-        assert (await calls.register(request, PATIENCE_SECONDS)).lease_id
+        await calls.register(request, PATIENCE_SECONDS)
     finally:
         await calls.close()
 

@@ -243,6 +243,25 @@ async def test_a_caller_that_leaves_in_whatever_way_writes_no_line(
     gc.collect()  # a task's unseen exception is logged when it goes
 
 
+async def test_a_broken_off_body_may_come_in_one_step_with_the_end(
+    plain: Service, ca: trustme.CA
+) -> None:
+    reader, writer = await asyncio.open_connection(
+        HOST, plain.rest.port, ssl=client_context(ca), server_hostname=HOST
+    )
+    connections = plain.rest._main._connections
+    assert connections is not None
+    await eventually(lambda: any(each._waiter for each in connections._all))
+    (connection,) = connections._all
+    connection.data_received(A_BROKEN_OFF_BODY)
+    connection.eof_received()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        assert await reader.read() == b""
+    writer.close()
+    await eventually(lambda: not connections._all)
+    gc.collect()  # as above
+
+
 # -- certificates of callers -------------------------------------------------
 
 

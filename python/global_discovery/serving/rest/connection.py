@@ -226,12 +226,20 @@ class Connection(RequestHandler):
     def _drop_incomplete(self) -> None:
         """A request that the caller broke off is not answered; those before it are."""
         if self._messages:
-            if not self._messages[-1][1].is_eof():
+            body = self._messages[-1][1]
+            if body.is_eof():
+                return
+            if len(self._messages) > 1 or self._waiter is None or not self._waiter.done():
                 self._messages.pop()
+                return
+            # `start` was woken for it in this same step, as happens with TLS, and will take it.
         elif self._at_hand is not None and not self._at_hand.content.is_eof():
-            if self._at_hand.content.exception() is None:
-                self._at_hand.content.set_exception(ConnectionResetError("broken off"))
-            self.force_close()
+            body = self._at_hand.content
+        else:
+            return
+        if body.exception() is None:
+            body.set_exception(ConnectionResetError("broken off"))
+        self.force_close()
 
     def _make_error_handler(
         self, err_info: _ErrInfo
