@@ -10,6 +10,7 @@ from global_discovery.domain.pool import Router
 from global_discovery.serving.caller import Network
 from global_discovery.serving.core import CoreSettings
 from global_discovery.serving.service import Service, ServiceSettings, Watching
+from global_discovery.serving.tls.files import TlsPaths
 from global_discovery.storage.memory import MemoryStore
 from global_discovery.view.fanout import DEFAULT_WRITE_SECONDS, STREAM_AGE_SECONDS
 
@@ -27,6 +28,8 @@ async def a_service(
     trusted_proxies: tuple[Network, ...] = (),
     pool_discovery: str = "registrations",
     watching: Watching | None = None,
+    health_listen: str | None = None,
+    tls: TlsPaths | None = None,
     report: Report = ignore,
 ) -> AsyncIterator[Service]:
     """Started, and stopped in order at the end."""
@@ -41,6 +44,8 @@ async def a_service(
         listen=f"127.0.0.1:{rest_port}",
         grpc_listen=f"127.0.0.1:{port}",
         trusted_proxies=trusted_proxies,
+        health_listen=health_listen,
+        tls=tls,
     )
     service = Service(settings, MemoryStore(), watching=watching, clock=clock, report=report)
     await service.start()

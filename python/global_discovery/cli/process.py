@@ -53,7 +53,8 @@ def run(values: Values, signals: StopSignals, store: RegistrationStore | None = 
     gc.set_threshold(*COLLECTOR_THRESHOLDS)
     terminal = "console" if sys.stderr and sys.stderr.isatty() else "json"
     log.configure(values.get(flags.LOG_FORMAT) or terminal, level=values[flags.LOG_LEVEL])
-    if not all(values[flag].is_loopback for flag in (flags.LISTEN, flags.GRPC_LISTEN)):
+    reachable = not all(values[flag].is_loopback for flag in (flags.LISTEN, flags.GRPC_LISTEN))
+    if reachable and not values.is_set(flags.TLS_CLIENT_CA):
         structlog.get_logger().warning("unprotected", message=UNPROTECTED)
     settings, clock, report = settings_from(values), SystemClock(), reporter()
     try:
@@ -79,6 +80,7 @@ def settings_from(values: Values) -> ServiceSettings:
         grpc_listen=str(values[flags.GRPC_LISTEN]),
         health_listen=None if health is None else str(health),
         trusted_proxies=values.all(flags.TRUSTED_PROXY),
+        tls=flags.tls_paths(values),
     )
 
 

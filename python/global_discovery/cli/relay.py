@@ -17,9 +17,11 @@ from global_discovery.cli.arguments import (
     DEFAULT_SERVER,
     SERVER_VARIABLE,
     Misused,
+    add_tls,
     nonempty_text,
     server,
     shown,
+    tls_of,
 )
 from global_discovery.cli.ending import FAILED, MISUSED
 from global_discovery.cli.signals import StopSignals
@@ -70,6 +72,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[Any]") -> None:
     _add_model_server(parser.add_argument_group("the model server"))
     relay = parser.add_argument_group("the relay")
     _add_relay(relay)
+    add_tls(parser.add_argument_group("TLS"))
     _add_log(relay)
 
 
@@ -236,6 +239,7 @@ def _settings(args: argparse.Namespace) -> RelaySettings:
         pool=registration.key,
         location=content.location,
         servers=tuple(args.server or _default_servers()),
+        tls=tls_of(args),
         relay_id=relay_id,
         openai_url=openai_url,
         health_url=args.health_url or f"{openai_url}/health",

@@ -5,7 +5,9 @@ mode or store that uses it.
 """
 
 import argparse
+import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from global_discovery.cli.flags import Flag, FlagTable, Heading, Refused, Values
 from global_discovery.cli.values import (
@@ -24,6 +26,8 @@ from global_discovery.cli.values import (
     whole_seconds,
 )
 from global_discovery.domain.lease import LeaseTerms
+from global_discovery.pem import BadTlsFile
+from global_discovery.serving.tls.files import TlsPaths, load
 
 MAX_LEASE_SECONDS = 86_400
 MAX_SLOW_WATCHER_SECONDS = 3_600
@@ -47,9 +51,24 @@ HEALTH_LISTEN = Flag(
     "--health-listen",
     "HOST:PORT",
     address,
-    "Where /livez, /readyz, /healthz and /metrics are served.",
+    "Where /livez, /readyz, /healthz and /metrics are served, in plain HTTP.",
     ALWAYS,
     otherwise="on --listen",
+)
+TLS_CERT = Flag(
+    "--tls-cert-path",
+    "PATH",
+    file_path,
+    "The server's certificate and the intermediate ones, in PEM: TLS for REST and gRPC.",
+    ALWAYS,
+)
+TLS_KEY = Flag("--tls-key-path", "PATH", file_path, "Its private key, in PEM.", ALWAYS)
+TLS_CLIENT_CA = Flag(
+    "--tls-client-ca-path",
+    "PATH",
+    file_path,
+    "The CAs, in PEM, of which callers must show a certificate.",
+    ALWAYS,
 )
 POOL_DISCOVERY = Flag(
     "--pool-discovery",
@@ -257,6 +276,9 @@ FLAGS = FlagTable(
         LISTEN,
         GRPC_LISTEN,
         HEALTH_LISTEN,
+        TLS_CERT,
+        TLS_KEY,
+        TLS_CLIENT_CA,
         POOL_DISCOVERY,
         STORAGE,
         HEARTBEAT,
@@ -292,6 +314,7 @@ def read_values(args: argparse.Namespace, environ: Mapping[str, str]) -> Values:
     _refuse_shared_ports(values)
     _refuse_ambiguous_suffixes(values)
     _refuse_half_a_router_service(values)
+    _refuse_bad_tls_files(values)
     return values
 
 
@@ -299,6 +322,18 @@ def _refuse_store_without_place(values: Values) -> None:
     for store, place in (("sqlite", SQLITE_PATH), ("dynamodb", DYNAMODB_TABLE)):
         if values[STORAGE] == store and not values.is_set(place):
             raise Refused(f"{values.source(STORAGE)} {store} needs {place.name}")
+
+
+def tls_paths(values: Values) -> TlsPaths | None:
+    """What TLS is served with, if it is. Raises Refused when a part of it is missing."""
+    if values.is_set(TLS_CLIENT_CA):
+        _refuse_missing(values, TLS_CLIENT_CA, TLS_CERT)
+    _refuse_missing(values, TLS_CERT, TLS_KEY)
+    _refuse_missing(values, TLS_KEY, TLS_CERT)
+    cert, key = values.get(TLS_CERT), values.get(TLS_KEY)
+    if cert is None or key is None:
+        return None
+    return TlsPaths(cert, key, values.get(TLS_CLIENT_CA))
 
 
 def _refuse_short_lease(values: Values) -> None:
@@ -345,3 +380,20 @@ def _refuse_half_a_router_service(values: Values) -> None:
     missing = [flag.name for flag in ROUTER_FLAGS if not values.is_set(flag)]
     if given and missing:
         raise Refused(f"{values.source(given[0])} needs {' and '.join(missing)} too")
+
+
+def _refuse_missing(values: Values, flag: Flag[Path], needed: Flag[Path]) -> None:
+    if values.is_set(flag) and not values.is_set(needed):
+        raise Refused(f"{values.source(flag)} needs {needed.name}")
+
+
+def _refuse_bad_tls_files(values: Values) -> None:
+    paths = tls_paths(values)
+    if paths is None:
+        return
+    try:
+        load(paths, now=time.time())
+    except BadTlsFile as bad:
+        flags = (TLS_CERT, TLS_KEY, TLS_CLIENT_CA)
+        blamed = next(flag for flag in flags if values.get(flag) == bad.path)
+        raise Refused(f"{values.source(blamed)} {str(bad.path)!a}: {bad.problem}") from None

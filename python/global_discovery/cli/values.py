@@ -151,7 +151,9 @@ def network(text: str) -> IPv4Network | IPv6Network:
 
 
 def file_path(text: str) -> Path:
-    """The name of a file; relative to where the process starts."""
+    """The name of a file, relative to where the process starts; it may not be there yet."""
+    if "\0" in text:
+        raise ValueError("has a NUL in it")
     if text.endswith("/"):
         raise ValueError("is not the name of a file")
     return Path(text)

@@ -28,6 +28,7 @@ from global_discovery.client.registration_calls import (
 )
 from global_discovery.client.rest_registration import Granted
 from global_discovery.client.timing import SystemTimer, Timer, within
+from global_discovery.client.tls import ClientTls, TlsSettings
 from global_discovery.v1 import pool_pb2
 
 _LOG = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ class PoolHeartbeat:
         servers: Sequence[str],
         *,
         relay_id: str = "",
+        tls: TlsSettings | None = None,
         on_state: Callable[[HeartbeatState], None] | None = None,
         timer: Timer | None = None,
     ) -> None:
@@ -52,11 +54,13 @@ class PoolHeartbeat:
         Each is a gRPC target, or an `http://` or `https://` URL of a server that is
         to be called over REST; one may stand beside the other. `relay_id` must
         differ between the relays of one pool and stay the same when one restarts.
+        Without `tls` gRPC is in plain text, and `https://` by the system's CAs.
         `on_state` is called after each call that ended; what it raises is logged, and
         ends nothing.
         """
         called = [checked_server(server) for server in servers]
         self._schedule = HeartbeatSchedule(called, relay_id=relay_id)
+        self._tls = ClientTls.of(tls)
         self._on_state = on_state
         self._timer = timer or SystemTimer()
         self._calls: RegistrationCalls | None = None
@@ -196,7 +200,8 @@ class PoolHeartbeat:
         if new_connection or server != self._calls_server:
             await self._disconnect()
         if self._calls is None:
-            self._calls, self._calls_server = open_calls(server, self._timer), server
+            self._calls = open_calls(server, self._timer, self._tls)
+            self._calls_server = server
         return self._calls
 
     async def _disconnect(self) -> None:

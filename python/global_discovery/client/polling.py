@@ -23,6 +23,7 @@ from google.protobuf import json_format
 from global_discovery.client.errors import CallFailed
 from global_discovery.client.http_answer import TooLarge, instance_of, read_bounded
 from global_discovery.client.timing import Timer, within
+from global_discovery.client.tls import ClientTls, request_options
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
 
@@ -54,7 +55,12 @@ def longest_silence(every: float) -> float:
 
 
 async def polled(
-    server: str, *, wanted: pb.PoolFilter | None, every: int, timer: Timer
+    server: str,
+    *,
+    wanted: pb.PoolFilter | None,
+    every: int,
+    timer: Timer,
+    tls: ClientTls | None = None,
 ) -> AsyncGenerator[pb.WatchPoolsResponse, None]:
     """The messages of a watch that polls, without end. Raises CallFailed.
 
@@ -70,7 +76,8 @@ async def polled(
     ) as session:
         while True:
             headers = {"If-None-Match": tag} if tag else {}
-            asking = _get(session, server, url, _query(wanted), headers)
+            asked = {"params": _query(wanted), "headers": headers}
+            asking = _get(session, server, url, asked, tls)
             try:
                 answer = await within(timer, CALL_SECONDS, asking)
             except TimeoutError as error:
@@ -98,16 +105,16 @@ async def _get(
     session: aiohttp.ClientSession,
     server: str,
     url: str,
-    query: list[tuple[str, str]],
-    headers: dict[str, str],
+    asked: dict[str, Any],
+    tls: ClientTls | None,
 ) -> _Answer:
     try:
         async with session.get(
-            url, params=query, headers=headers, allow_redirects=False
+            url, allow_redirects=False, **asked, **request_options(tls)
         ) as response:
             status = response.status
             instance = instance_of(response.headers)
-            if status == _NOT_MODIFIED and headers:
+            if status == _NOT_MODIFIED and asked["headers"]:
                 return _Answer(status, instance)
             if status == _OK:
                 body = await read_bounded(response, MAX_BODY_BYTES)

@@ -27,6 +27,7 @@ from global_discovery.client.http_answer import (
     retry_after,
 )
 from global_discovery.client.timing import Timer, within
+from global_discovery.client.tls import ClientTls, request_options
 from global_discovery.v1 import pool_discovery_pb2 as pb
 
 MAX_ANSWER_BYTES = 64 * 1024
@@ -78,8 +79,9 @@ class _Answer(NamedTuple):
 class RestRegistrationCalls:
     """The calls to one server that is given as a URL."""
 
-    def __init__(self, server: str, timer: Timer) -> None:
+    def __init__(self, server: str, timer: Timer, tls: ClientTls | None = None) -> None:
         """Belongs to the running event loop; close it."""
+        self._tls = tls
         self._server = server
         self._timer = timer
         self._session = open_session()
@@ -122,7 +124,8 @@ class RestRegistrationCalls:
 
     async def _exchange(self, method: str, path: str, **what: Any) -> _Answer:
         url = URL(self._server + path, encoded=True)
-        async with self._session.request(method, url, allow_redirects=False, **what) as response:
+        what |= {"allow_redirects": False, **request_options(self._tls)}
+        async with self._session.request(method, url, **what) as response:
             try:
                 body = await read_bounded(response, MAX_ANSWER_BYTES)
             except TooLarge:

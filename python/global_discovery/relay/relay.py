@@ -53,7 +53,11 @@ class Relay:
         self.cluster = ClusterIdCheck(settings.pool.cluster_id, timer=self.timer)
         self._telling = Telling()
         self._heartbeat = PoolHeartbeat(
-            settings.servers, relay_id=settings.relay_id, on_state=self._called, timer=self.timer
+            settings.servers,
+            relay_id=settings.relay_id,
+            tls=settings.tls,
+            on_state=self._called,
+            timer=self.timer,
         )
         self._model_server = ModelServer(
             settings.openai_url, settings.health_url, settings.model, self.timer

@@ -32,6 +32,7 @@ _WARNINGS = {
     Event.POD_IN_TWO_CLUSTERS,
     Event.POOL_ONE_SIDED,
     Event.POOL_WITHOUT_FRONTENDS,
+    Event.TLS_FILES_REFUSED,
 }
 
 

@@ -26,6 +26,9 @@ from global_discovery.serving.metrics import CallMetrics, CoreCollector, LoopLag
 from global_discovery.serving.race import race
 from global_discovery.serving.readiness import Readiness
 from global_discovery.serving.rest.server import RestFace
+from global_discovery.serving.tls.files import TlsPaths
+from global_discovery.serving.tls.keeper import TlsKeeper
+from global_discovery.serving.tls.metrics import TlsCollector
 from global_discovery.storage.store import RegistrationStore
 
 TICK_SECONDS = 0.1
@@ -42,6 +45,8 @@ class ServiceSettings:
     grpc_listen: str = "0.0.0.0:50051"
     health_listen: str | None = None
     trusted_proxies: Sequence[Network] = ()
+    tls: TlsPaths | None = None
+    """For `listen` and `grpc_listen`; None serves them in plain text."""
 
 
 class Watching(Protocol):
@@ -77,7 +82,10 @@ class Service:
         clock: Clock | None = None,
         report: Report = ignore,
     ) -> None:
-        """Must be made inside the event loop. Raises OSError when a port is taken."""
+        """Must be made inside the event loop.
+
+        Raises OSError when a port is taken or the files of TLS cannot be used.
+        """
         imported = None if watching is None else watching.sources
         self.core = Core(settings.core, store, imported=imported, clock=clock, report=report)
         self._store = store
@@ -89,7 +97,13 @@ class Service:
             self.registry.register(watching.figures)
         metrics = CallMetrics(self.registry)
         callers = Callers(settings.trusted_proxies)
-        self.grpc = GrpcFace(PoolDiscovery(self.core, callers, metrics), settings.grpc_listen)
+        self.tls = self._tls_keeper(settings)
+        self.registry.register(TlsCollector(self.tls, self.core.clock.wall))
+        self.grpc = GrpcFace(
+            PoolDiscovery(self.core, callers, metrics),
+            settings.grpc_listen,
+            None if self.tls is None else self.tls.credentials(),
+        )
         self._readiness = Readiness(self.core)
         self.rest = RestFace(
             self.core,
@@ -99,10 +113,22 @@ class Service:
             self._readiness,
             listen=settings.listen,
             health_listen=settings.health_listen,
+            tls=self.tls,
         )
         self._watching = watching
         self._tasks: list[asyncio.Task[None]] = []
         """Those that run for ever."""
+
+    def _tls_keeper(self, settings: ServiceSettings) -> TlsKeeper | None:
+        if settings.tls is None:
+            return None
+        return TlsKeeper(
+            settings.tls,
+            wall=self.core.clock.wall,
+            report=self._report,
+            # The probes, which have no certificate, have a port of their own then.
+            every_caller_certified=settings.health_listen is not None,
+        )
 
     @property
     def ports(self) -> dict[str, int]:
@@ -119,6 +145,8 @@ class Service:
         self._own(self._tick_for_ever(), "ticker")
         if self._watching is not None:
             self._own(self._watching.run(), "watching slices")
+        if self.tls is not None:
+            self._own(self.tls.watch(), "tls")
         self._report(Event.LISTENING, **self.ports)
         await race(self.core.registrar.open(), self.run())
         self._own(self._store.run(), "store")
@@ -155,6 +183,7 @@ class Service:
             self._report(Event.STORE_NOT_CLOSED, seconds=STORE_CLOSE_SECONDS)
 
     def _own(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Runs what must run for ever."""
         task = asyncio.create_task(work, name=name)
         self._tasks.append(task)
         self._readiness.supervise(task)

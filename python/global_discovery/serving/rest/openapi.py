@@ -21,8 +21,10 @@ Every path takes OPTIONS, and HEAD where it takes GET. A method that a path does
 `TRACE`, `CONNECT`, `PATCH`, `QUERY`, `PROPFIND`) is 405 with `Allow`; a word that is no method to \
 the service (`BREW`, `VERSION-CONTROL`, lower-case `get`) is 400, and the connection then ends. \
 Paths are compared literally: other spellings (`/pools/`, `//pools`, `/%70ools`) are 404. Every \
-error is a problem document (RFC 9457), and every answer names the instance that gave it. \
-What is no HTTP/1.1 is 400, what arrives too slowly 408, and the connection then ends."""
+error is a problem document (RFC 9457), and every answer names the instance that gave it. Where \
+the service asks for client certificates (mTLS), a caller without one is answered 401 on every \
+path but the four probes. What is no HTTP/1.1 is 400, what arrives too slowly 408, and the \
+connection then ends."""
 
 _PROBLEMS = {
     "400": "The request, a parameter or the body has the wrong form: no JSON object in UTF-8, a "
