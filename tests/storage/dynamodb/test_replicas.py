@@ -131,6 +131,21 @@ async def test_a_new_replica_with_a_clock_ahead_lists_a_pool_once_it_is_renewed(
     assert listed(b) == {KEY: "m"}
 
 
+async def test_a_start_lasts_as_long_as_the_longest_lease_in_the_table(world: World) -> None:
+    table = FakeDynamoDB()
+    a = await world.add(table, name="a")
+    assert await world.call(Relay(KEY).beat(a))
+    (item,) = table.of("s#")
+    item["g"] = {"N": "60"}
+    b = await world.add(table, name="b", wall_offset=HOUR)
+    assert await world.call(Relay(PoolKey("c1", "ns", "other")).beat(b))
+    assert KEY not in listed(b), "its clock says that it is dead"
+    await world.advance(59)
+    assert b.reasons == {"STARTING"}
+    await world.advance(2)
+    assert b.exact
+
+
 async def test_a_new_replica_with_a_clock_behind_keeps_a_dead_pool_for_one_lease(
     world: World,
 ) -> None:

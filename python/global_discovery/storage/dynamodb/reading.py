@@ -129,14 +129,22 @@ class Reader:
         )
 
     async def everything(self) -> Reading:
-        """All that the last read found and that lives, as of now."""
+        """All that the last read found and that lives, as of now.
+
+        A clock that is ahead takes what lives for dead, until it sees it renewed;
+        hence the longest lease of all.
+        """
         shares: list[SeenShare] = []
         known = iter(list(self._sightings.shares.values()))
         while some := list(islice(known, SHARES_A_READING)):
             shares += [s for s in self._sightings.hand_over(some) if s.remaining > 0]
             await asyncio.sleep(0)
-        now = self._clock.monotonic()
-        return Reading(tuple(shares), _remaining(self._sightings.tombstones, now))
+        renewals = (s.renewal for s in self._sightings.shares.values())
+        return Reading(
+            shares=tuple(shares),
+            withdrawn=_remaining(self._sightings.tombstones, self._clock.monotonic()),
+            longest_lease=max((r.granted for r in renewals if r is not None), default=0.0),
+        )
 
     # -- parts ---------------------------------------------------------------
 

@@ -141,7 +141,9 @@ class Writer:
         """Stores what another region's write replaced by something older, if that is still so."""
         async with sighting.lock:
             wrote = sighting.wrote
-            if wrote is not None and sighting.lost:
+            if wrote is None or not sighting.lost:
+                return
+            with contextlib.suppress(Superseded):
                 await self._trying(lambda until: self._put(sighting, wrote, until))
 
     async def clear(self, lease_id: str, tombstone: Tombstone) -> None:
