@@ -146,6 +146,23 @@ async def test_a_start_lasts_as_long_as_the_longest_lease_in_the_table(world: Wo
     assert b.exact
 
 
+async def test_a_clock_behind_makes_no_dead_share_live_for_longer_than_a_lease(
+    world: World,
+) -> None:
+    table = FakeDynamoDB()
+    a = await world.add(table, name="a")
+    assert await world.call(Relay(KEY).beat(a))
+    (content,) = table.of("c")
+    del table.items[content["pk"]["S"], "c"]
+    await world.advance(60)
+    b = await world.add(table, name="b", wall_offset=-HOUR)
+    await world.advance(5)
+    assert b.ready, "one damaged item stops nobody"
+    assert b.reasons == {"STARTING", "STORE_UNREADABLE"}, "a share that may live is not listed"
+    await world.advance(13 + 15)
+    assert b.exact
+
+
 async def test_a_new_replica_with_a_clock_behind_keeps_a_dead_pool_for_one_lease(
     world: World,
 ) -> None:

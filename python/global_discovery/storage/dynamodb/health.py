@@ -44,6 +44,7 @@ class Health:
             self._read_time, self._slow_at = took, now
         self._newest_began = began
         self.works("read")
+        self.works("content")
 
     def fails(self, what: str, error: Exception) -> None:
         """A read or a write failed, with all its repetitions."""

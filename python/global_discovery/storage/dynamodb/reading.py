@@ -42,10 +42,8 @@ UNREADABLE_TOLD = 1000
 Take = Callable[[Reading], None]
 
 
-class ContentMissing(CallFailed):
-    """A share lives whose content item cannot be read."""
-
-    code = "ContentMissing"
+class ContentMissing(Exception):
+    """A share lives whose content item cannot be read; the text is for the log only."""
 
 
 class Reader:
@@ -73,8 +71,9 @@ class Reader:
     async def read_all(self, take: Take, *, until: float) -> float:
         """Reads the whole table and hands over what is new; when that began.
 
-        Raises CallFailed when it could not be read by that monotonic moment; what
-        was read by then was handed over.
+        Raises CallFailed when it could not be read by that monotonic moment, and
+        ContentMissing when all was read but for contents of shares that live; what
+        was read was handed over.
         """
         began = self._clock.monotonic()
         number = self._sightings.begin_read()
@@ -93,9 +92,9 @@ class Reader:
             raise _first(failures) from failures
         await self._hand_over(waiting, take, until)
         await self._read_beacons(until)
+        self._sightings.end_read(number, began=began)
         if self._sightings.forget_untold():
             raise ContentMissing("a live share's content item is missing or damaged")
-        self._sightings.end_read(number, began=began)
         return began
 
     async def read_pool(self, key: PoolKey, lease_ids: Sequence[str], *, until: float) -> Reading:

@@ -192,7 +192,7 @@ class Sightings:
         sighting.seen = now
         if first_sight:
             age = self._clock.wall() - renewal.renewed_time
-            sighting.seen = now - min(max(age, 0.0), renewal.granted)
+            sighting.seen = now - max(age, 0.0)  # see `remaining` for the other end
         self.untold[place.sk] = sighting
         return sighting
 
@@ -288,8 +288,7 @@ class Sightings:
         """How many seconds of its lease are left."""
         if sighting.renewal is None:
             return 0.0
-        left = sighting.seen + sighting.renewal.granted - self._clock.monotonic()
-        return min(max(left, 0.0), sighting.renewal.granted)
+        return max(sighting.seen + sighting.renewal.granted - self._clock.monotonic(), 0.0)
 
     def forget_untold(self) -> bool:
         """Forgets news of what lives no more; whether some is left that does."""
