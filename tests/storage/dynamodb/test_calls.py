@@ -378,7 +378,29 @@ def test_one_failure_is_told_once_and_so_is_its_end() -> None:
     assert health.state().failures == 2
 
 
-async def test_a_relay_that_changed_at_another_instance_is_not_written_over(world: World) -> None:
+async def test_of_changes_that_did_not_know_of_each_other_the_later_one_counts(
+    world: World,
+) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    await world.advance(1.25)
+    for replica, model in ((b, "one"), (b, "two"), (a, "three")):
+        relay.model = model
+        assert await world.call(relay.beat(replica))
+    await world.advance(1.25)
+    assert listed(a) == listed(b) == {KEY: "three"}
+    (item,) = table.of("s#")
+    assert item["n"] == {"N": "4"}
+    relay.model = "four"
+    assert await world.call(relay.beat(a))
+    assert table.of("s#")[0]["n"] == {"N": "5"}, "its number was told"
+    await world.advance(1.25)
+    assert listed(a) == listed(b) == {KEY: "four"}
+
+
+async def test_a_change_of_relays_alone_gives_way_to_a_change_of_content(world: World) -> None:
     table = FakeDynamoDB()
     a, b = [await world.add(table, name=name) for name in "ab"]
     relay = Relay(KEY)
@@ -386,13 +408,58 @@ async def test_a_relay_that_changed_at_another_instance_is_not_written_over(worl
     await world.advance(1.25)
     relay.model = "newer"
     assert await world.call(relay.beat(b))
-    relay.model = "newest"
-    assert await world.call(relay.beat(b))
-    old = Registration(KEY, a_content("late"))
+    old = Registration(KEY, a_content("m"), ("ip:10.9.9.9",))
     with pytest.raises(StoreUnwritable):
         await world.call(a.registrar.register(Heartbeat(old, "10.0.0.1", "relay", relay.lease_id)))
     await world.advance(1.25)
-    assert listed(b) == listed(a) == {KEY: "newest"}
+    assert listed(b) == listed(a) == {KEY: "newer"}
+
+
+@pytest.mark.parametrize("relays", [(), ("ip:10.9.9.9",)])
+async def test_a_change_that_could_not_be_stored_is_stored_by_the_next_renewal(
+    world: World, relays: tuple[str, ...]
+) -> None:
+    table = FakeDynamoDB()
+    way = table.seen_through()
+    a, b = await world.add(way, name="a"), await world.add(table, name="b")
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    await world.advance(1.25)
+
+    async def cut(operation: str, request: Mapping[str, Any]) -> None:
+        del request
+        if operation in {"UpdateItem", "PutItem"}:
+            raise Unreachable("cut")
+
+    way.before = cut
+    model = "m" if relays else "newer"
+    changed = Registration(KEY, a_content(model), relays)
+    heartbeat = Heartbeat(changed, "10.0.0.1", "relay", relay.lease_id)
+    with pytest.raises(StoreUnwritable):
+        await world.call(a.registrar.register(heartbeat))
+    way.before = passed
+    await world.call(a.registrar.register(heartbeat))
+    await world.advance(1.25)
+    assert listed(b) == {KEY: model}
+    assert b.fold[KEY].relays == (relays or ("ip:10.0.0.1",))
+
+
+async def test_a_renewal_does_not_bring_an_older_content_back(world: World) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    await world.advance(1.25)
+    relay.model = "newer"
+    assert await world.call(relay.beat(b))
+    assert await a.store.renew([relay.lease_id]) == []  # before it has read of the change
+    a.clock.step_wall(6.5 * 86_400)  # and once more when the content is due to be touched
+    assert await a.store.renew([relay.lease_id]) == []
+    await world.advance(1.25)
+    assert await a.store.renew([relay.lease_id]) == []
+    await world.advance(1.25)
+    assert listed(b) == listed(a) == {KEY: "newer"}
+    assert [item["n"] for item in table.of("s#")] == [{"N": "2"}]
 
 
 async def passed(operation: str, request: Mapping[str, Any]) -> None:

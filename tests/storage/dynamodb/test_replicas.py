@@ -204,6 +204,30 @@ async def test_a_withdrawn_share_is_not_live_whatever_is_written_to_it_later(wor
     assert KEY not in c.left
 
 
+async def test_a_tombstone_counts_for_as_long_as_it_is_there(world: World) -> None:
+    table = FakeDynamoDB()
+    ways = [table.seen_through() for _ in range(2)]
+    a, b = [await world.add(way, name=name) for way, name in zip(ways, "ab", strict=True)]
+
+    async def keep(operation: str, request: Mapping[str, Any]) -> None:
+        del request
+        if operation == "DeleteItem":
+            raise Unreachable("cut")
+
+    for way in ways:
+        way.before = keep
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    lease = relay.lease_id
+    assert await world.call(relay.withdraw(b))
+    await world.advance(160)
+    assert await a.store.renew([lease]) == []
+    await world.advance(1.25)
+    c = await world.add(table, name="c")
+    assert listed(a) == listed(b) == listed(c) == {}
+    assert KEY not in c.left
+
+
 async def test_a_tombstone_and_what_it_names_are_cleared_after_ten_leases(world: World) -> None:
     table = FakeDynamoDB()
     a, b = [await world.add(table, name=name) for name in "ab"]
