@@ -216,6 +216,19 @@ async def test_a_consultation_that_failed_halfway_hides_nothing(world: World) ->
     assert listed(b) == {KEY: "m"}
 
 
+async def test_a_consultation_finds_no_share_that_was_withdrawn(world: World) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    gone, stays = Relay(KEY, relay_id="gone"), Relay(KEY, relay_id="stays")
+    assert await world.call(stays.beat(a))
+    gone.model = "withdrawn"
+    assert await world.call(gone.beat(a))
+    assert await world.call(gone.withdraw(a))
+    assert await world.call(stays.beat(b))
+    assert listed(b) == {KEY: "m"}
+    assert b.registrations.shares == 1
+
+
 async def test_a_page_that_is_older_than_ones_own_write_is_not_believed(world: World) -> None:
     table = FakeDynamoDB()
     way = table.seen_through()

@@ -7,8 +7,8 @@ never seen differently: there the writer's wall time decides, between nothing an
 the granted lease. What appears later was not there before, so it is as good as
 seen. An item that this process wrote is no news to it.
 
-Tombstones are kept for as long as they are in the table, and for their ten
-leases in any case: an item whose lease has one is never handed over.
+An item whose lease has a tombstone in the table is never handed over, however
+long ago it was withdrawn.
 """
 
 import asyncio
@@ -318,12 +318,7 @@ class Sightings:
         ]
         for sighting in gone:
             self._forget(sighting, began)
-        now = self._clock.monotonic()
-        over = [
-            lease_id
-            for lease_id, tombstone in self.tombstones.items()
-            if tombstone.generation < number and not tombstone.remaining(now)
-        ]
+        over = [i for i, tombstone in self.tombstones.items() if tombstone.generation < number]
         for lease_id in over:
             del self.tombstones[lease_id]
 
