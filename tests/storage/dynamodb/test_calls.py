@@ -15,6 +15,7 @@ from global_discovery.domain.lease import Heartbeat, Withdrawal
 from global_discovery.domain.pool import PoolKey, Registration
 from global_discovery.storage.dynamodb.api import Throttled, Unreachable
 from global_discovery.storage.dynamodb.health import Health
+from global_discovery.storage.dynamodb.items import partition_of
 from global_discovery.storage.dynamodb.retrying import LONGEST_DELAY_SECONDS, Retrying
 from global_discovery.storage.dynamodb.store import DynamoDBStore
 from support.clock import FakeClock
@@ -239,8 +240,7 @@ async def test_a_page_that_is_older_than_ones_own_write_is_not_believed(world: W
     held = asyncio.Event()
 
     async def hold(operation: str, request: Mapping[str, Any]) -> None:
-        del request
-        if operation == "Query":
+        if operation == "Query" and partition_of(KEY) in str(request):
             await held.wait()
 
     way.after = hold
@@ -455,6 +455,35 @@ async def test_a_change_that_could_not_be_stored_is_stored_by_the_next_renewal(
     await world.advance(1.25)
     assert listed(b) == {KEY: model}
     assert b.fold[KEY].relays == (relays or ("ip:10.0.0.1",))
+
+
+@pytest.mark.parametrize("models", [("theirs",), ("theirs", "theirs again")])
+async def test_a_change_that_could_not_be_stored_gives_way_to_one_that_was(
+    world: World, models: tuple[str, ...]
+) -> None:
+    table = FakeDynamoDB()
+    way = table.seen_through()
+    a, b = await world.add(way, name="a"), await world.add(table, name="b")
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    await world.advance(1.25)
+
+    async def cut(operation: str, request: Mapping[str, Any]) -> None:
+        del request
+        if operation in {"UpdateItem", "PutItem"}:
+            raise Unreachable("cut")
+
+    way.before = cut
+    relay.model = "ours"
+    assert not await world.call(relay.beat(a))
+    for relay.model in models:
+        assert await world.call(relay.beat(b))
+    way.before = passed
+    await world.advance(1.25)
+    assert listed(a) == listed(b) == {KEY: models[-1]}
+    assert await a.store.renew([relay.lease_id]) == []
+    await world.advance(1.25)
+    assert listed(a) == listed(b) == {KEY: models[-1]}
 
 
 async def test_a_renewal_does_not_bring_an_older_content_back(world: World) -> None:

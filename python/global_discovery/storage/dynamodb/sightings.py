@@ -232,8 +232,10 @@ class Sightings:
             self.by_lease.pop(old.lease_id, None)
             if wrote is not None and wrote.lease_id == old.lease_id:
                 sighting.wrote = None  # another incarnation took over
-        if sighting.wrote is None or sighting.wrote.number < renewal.number:
-            sighting.unsaved = False  # what it was is out of date
+        wrote = sighting.wrote
+        risen = old is not None and renewal.number > old.number
+        if wrote is None or (risen and renewal.number >= wrote.number):
+            sighting.unsaved = False  # another change was stored since: it is out of date
         self.by_lease[renewal.lease_id] = sighting
         sighting.looked_at = looked_at
 
