@@ -139,7 +139,7 @@ async def test_a_replica_that_is_cut_off_says_so_and_its_relays_go_elsewhere(
 async def test_a_region_whose_beacon_stands_still_is_silent(replicas: ReplicaProcesses) -> None:
     a = await replicas.start(*LEASE)
     api = replicas.api()
-    item = beacon_item("us-east-1", "gone", counter=1, now=time.time())
+    item = beacon_item("us-east-1", "gone", counter=1, interval=1.0, now=time.time())
     await api.call("PutItem", {"TableName": replicas.table, "Item": item})
     await a.lists(exact=False, reason="REGION_SILENT")
     assert (await a.process.event("region_silent"))["region"] == "us-east-1"

@@ -234,6 +234,21 @@ def test_a_lease_that_ends_in_doubt_leaves_as_unlisted_and_before_or_after_as_re
     }
 
 
+def test_doubt_is_judged_by_when_the_lease_ended_not_by_when_that_was_seen(
+    replica: LeaseWorld,
+) -> None:
+    replica.register()
+    replica.store = StoreState(reasons=frozenset({Reason.STORE_UNREADABLE}))
+    replica.run(0.25)
+    replica.store = StoreState()
+    replica.run(14.625)
+    assert replica.listed()
+    replica.clock.advance(0.5)  # within it the lease ends, and a moment later the doubt
+    replica.tick()
+    assert replica.mark() == set()
+    assert replica.departures[KEY] == [Departure.UNLISTED]
+
+
 def test_the_bound_is_the_stores(replica: LeaseWorld) -> None:
     replica.store = StoreState(bound=2.5)
     assert replica.registrations.drain().mark.bound == 2.5

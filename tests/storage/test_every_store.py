@@ -38,7 +38,7 @@ async def test_it_is_well_while_nothing_is_wrong(life: StoreLife) -> None:
 async def test_a_share_is_kept_and_kept_again_with_its_change(life: StoreLife) -> None:
     await life.store.put(a_share())
     await life.store.put(a_share(number=2, model="other"))
-    await life.store.put(a_share("next"))
+    await life.store.put(a_share("next", number=2, model="other"))
 
 
 async def test_renewals_of_kept_shares_are_kept(life: StoreLife) -> None:

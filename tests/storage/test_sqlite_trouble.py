@@ -168,6 +168,13 @@ async def test_only_the_owner_can_read_it(path: Path, before: int | None) -> Non
     assert rights(path) == {path.name: "0o600"}
 
 
+async def test_what_is_answered_was_forced_to_the_disk(path: Path) -> None:
+    """What a power cut may lose hangs on this; the pragma's 2 is FULL."""
+    async with sqlite_life(path, FakeClock()) as life:
+        assert await life.in_its_thread("PRAGMA synchronous") == [(2,)]
+        assert await life.in_its_thread("PRAGMA journal_mode") == [("wal",)]
+
+
 # -- while running -----------------------------------------------------------------------
 
 

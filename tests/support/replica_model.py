@@ -57,6 +57,8 @@ class ModelRelay:
         """Of this life: when each call that was answered with a lease began and ended."""
         self.last_attempt = NEVER
         self.withdrawn_at = NEVER
+        self.told = ""
+        """The content that a call was answered for."""
         self.heard_by: dict[str, float] = {}
         """When each replica last heard it without saying that it was stored."""
         self.busy = asyncio.Lock()
@@ -73,12 +75,26 @@ class ModelRelay:
                 if not self.beats or not replica.ready:
                     continue
                 began = self.model.now
-                kept = await self.relay.beat(replica)
+                kept = await self._call(replica)
                 self.last_attempt = self.model.now
                 if kept:
                     self.acknowledged.append((began, self.model.now))
                     return
                 self.heard_by[replica.name] = self.model.now
+
+    async def _call(self, replica: Replica) -> bool:
+        """With its content, if that was not told yet or by chance; else by its id alone."""
+        relay, model = self.relay, self.relay.model
+        if relay.lease_id and self.told == model and self.model.chance.random() < 0.7:
+            if await relay.renew(replica):
+                return True
+            if relay.lease_id:
+                return False
+        self.told = ""
+        kept = await relay.beat(replica)
+        if kept:
+            self.told = model
+        return kept
 
     async def withdraw(self) -> None:
         self.beats = False

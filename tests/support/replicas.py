@@ -198,6 +198,16 @@ class Relay:
         self.lease_id = lease.lease_id
         return True
 
+    async def renew(self, replica: Replica) -> bool:
+        """By its id alone; whether that was taken. An unknown id is dropped."""
+        try:
+            answer = await replica.registrar.renew([self.lease_id])
+        except DiscoveryError:
+            return False
+        if answer.unknown:
+            self.lease_id = ""
+        return not answer.unknown and not answer.not_stored
+
     async def withdraw(self, replica: Replica) -> bool:
         """Whether it was answered that its share ended."""
         ids = (self.lease_id,) if self.lease_id else ()

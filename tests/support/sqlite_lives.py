@@ -19,12 +19,14 @@ class SqliteLife(StoreLife):
 
     store: SqliteStore
 
-    async def in_its_thread(self, statement: str) -> None:
-        """Runs a statement on the connection of the store."""
+    async def in_its_thread(self, statement: str) -> list[tuple[object, ...]]:
+        """Runs a statement on the connection of the store; its rows."""
         connection = self.store._file._connection
         assert connection is not None
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self.store._thread, connection.execute, statement)
+        return await loop.run_in_executor(
+            self.store._thread, lambda: connection.execute(statement).fetchall()
+        )
 
     async def fill_the_disk(self) -> None:
         """No page more: SQLite itself says SQLITE_FULL, as for a full disk."""

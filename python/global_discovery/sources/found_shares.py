@@ -9,7 +9,8 @@ renewed runs for what its granted lease has left, and its end is no positive
 knowledge; from the first renewal seen, its lease is counted from when that was
 seen. What the store says of a share's incarnation counts, unless it says what
 this process has replaced: such a reading is older than our own call. Of content
-the highest number counts. A deadline never moves earlier, and an id that was
+the highest number counts, and under the same number what the store has, for all
+instances read that. A deadline never moves earlier, and an id that was
 withdrawn is not live, whatever is written to it later.
 """
 
@@ -96,10 +97,9 @@ class FoundShares:
         if other or seen.renewed:
             share.granted = stored.granted
             self._listening.found(stored.granted)
-        if other or stored.number > share.number:
+        same_number = seen.renewed and stored.number == share.number
+        if other or stored.number > share.number or same_number:
             self._table.adopt(share, stored.content, stored.relays, stored.number)
-        elif seen.renewed and stored.number == share.number:
-            self._table.adopt(share, share.content, stored.relays, stored.number)
         if seen.renewed:
             self._table.renewed_elsewhere(share, now, now + seen.remaining)
         else:

@@ -130,6 +130,7 @@ class Registrations:
         self._found.withdraw(reading.withdrawn.items(), now)
         granted = (seen.share.granted for seen in reading.shares if seen.remaining > 0)
         self._listening.found(max(granted, default=0.0))
+        self._listening.found(reading.longest_lease)
         return now
 
     def restore(self, shares: Sequence[SeenShare], since: float) -> None:

@@ -66,6 +66,8 @@ class Reading:
     shares: Sequence[SeenShare] = ()
     withdrawn: Mapping[str, float] = field(default_factory=dict)
     """Withdrawn lease ids, and for how many more seconds they are remembered."""
+    longest_lease: float = 0.0
+    """The longest lease granted to any share that was found, handed over or not; in seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,10 @@ async def test_a_content_that_cannot_be_read_makes_the_view_estimated_while_its_
     assert listed(b) == {}
     assert b.reasons == {"STORE_UNREADABLE"}
     assert [e for e, _ in b.events].count(Event.STORED_ITEM_UNREADABLE) == 1
+    other = Relay(PoolKey("c1", "ns", "other"))
+    assert await world.call(other.beat(a))
+    assert await world.call(other.beat(b)), "others can still be asked for and withdrawn"
+    assert await world.call(other.withdraw(b))
     await world.advance(15 + 15)
     assert b.exact, "nobody renewed it"
 

@@ -8,6 +8,7 @@ import pytest
 from global_discovery.domain.change import Departure
 from global_discovery.domain.events import Event
 from global_discovery.domain.pool import PoolKey
+from global_discovery.storage.dynamodb.items import beacon_item
 from support.fake_dynamodb import FakeDynamoDB
 from support.replicas import Relay, Replica, World, listed
 from support.replicator import GlobalTable
@@ -102,6 +103,18 @@ async def test_a_region_that_is_not_heard_makes_the_view_estimated_until_it_retu
     assert eu.exact
     names = [event for event, _ in eu.events]
     assert names.count(Event.REGION_SILENT) == names.count(Event.REGION_HEARD) == 1
+
+
+async def test_a_region_that_beats_more_slowly_is_not_silent_for_that(regions: Regions) -> None:
+    (eu,) = [await regions.world.add(regions.table.way(EU), name="eu")]
+    for counter in range(4):
+        item = beacon_item(US, "us", counter=counter, interval=20.0, now=0.0)
+        await regions.tables[EU].call("PutItem", {"Item": item})
+        await regions.advance(20)
+    assert eu.exact
+    assert eu.store.state().bound == 2.0 + 40.0
+    await regions.advance(30)
+    assert eu.reasons == {"REGION_SILENT"}
 
 
 async def test_pools_of_a_silent_region_leave_as_unlisted(regions: Regions) -> None:

@@ -131,6 +131,38 @@ async def test_a_new_replica_with_a_clock_ahead_lists_a_pool_once_it_is_renewed(
     assert listed(b) == {KEY: "m"}
 
 
+async def test_a_start_lasts_as_long_as_the_longest_lease_in_the_table(world: World) -> None:
+    table = FakeDynamoDB()
+    a = await world.add(table, name="a")
+    assert await world.call(Relay(KEY).beat(a))
+    (item,) = table.of("s#")
+    item["g"] = {"N": "60"}
+    b = await world.add(table, name="b", wall_offset=HOUR)
+    assert await world.call(Relay(PoolKey("c1", "ns", "other")).beat(b))
+    assert KEY not in listed(b), "its clock says that it is dead"
+    await world.advance(59)
+    assert b.reasons == {"STARTING"}
+    await world.advance(2)
+    assert b.exact
+
+
+async def test_a_clock_behind_makes_no_dead_share_live_for_longer_than_a_lease(
+    world: World,
+) -> None:
+    table = FakeDynamoDB()
+    a = await world.add(table, name="a")
+    assert await world.call(Relay(KEY).beat(a))
+    (content,) = table.of("c")
+    del table.items[content["pk"]["S"], "c"]
+    await world.advance(60)
+    b = await world.add(table, name="b", wall_offset=-HOUR)
+    await world.advance(5)
+    assert b.ready, "one damaged item stops nobody"
+    assert b.reasons == {"STARTING", "STORE_UNREADABLE"}, "a share that may live is not listed"
+    await world.advance(13 + 15)
+    assert b.exact
+
+
 async def test_a_new_replica_with_a_clock_behind_keeps_a_dead_pool_for_one_lease(
     world: World,
 ) -> None:
@@ -168,6 +200,30 @@ async def test_a_withdrawn_share_is_not_live_whatever_is_written_to_it_later(wor
     assert await a.store.renew([lease]) == []  # it has not read the tombstone yet
     c = await world.add(table, name="c")
     await world.advance(1.25)
+    assert listed(a) == listed(b) == listed(c) == {}
+    assert KEY not in c.left
+
+
+async def test_a_tombstone_counts_for_as_long_as_it_is_there(world: World) -> None:
+    table = FakeDynamoDB()
+    ways = [table.seen_through() for _ in range(2)]
+    a, b = [await world.add(way, name=name) for way, name in zip(ways, "ab", strict=True)]
+
+    async def keep(operation: str, request: Mapping[str, Any]) -> None:
+        del request
+        if operation == "DeleteItem":
+            raise Unreachable("cut")
+
+    for way in ways:
+        way.before = keep
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    lease = relay.lease_id
+    assert await world.call(relay.withdraw(b))
+    await world.advance(160)
+    assert await a.store.renew([lease]) == []
+    await world.advance(1.25)
+    c = await world.add(table, name="c")
     assert listed(a) == listed(b) == listed(c) == {}
     assert KEY not in c.left
 

@@ -4,7 +4,8 @@ Every instance writes a beacon each interval and deletes it when it is told to
 stop. A region whose newest beacon did not change for two intervals is silent,
 until it is heard again or that beacon is an hour old; one whose beacons were
 all deleted has left and is not silent. Ages are measured on this process's
-monotonic clock from when it saw a beacon change. Only a beacon that the first
+monotonic clock from when it saw a beacon change; the interval is the writer's, or
+the own one when that is longer. Only a beacon that the first
 read found is as old as its wall time says; clocks that are wrong are wrong
 there for two intervals at most.
 
@@ -13,6 +14,7 @@ write or read is the store's failure.
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from global_discovery.domain.clock import Clock
 from global_discovery.domain.events import Event, Report
@@ -20,6 +22,16 @@ from global_discovery.storage.dynamodb.api import Item
 from global_discovery.storage.dynamodb.items import number_of, text_of
 
 FORGOTTEN_AFTER_SECONDS = 3600.0
+
+
+class Beacon(NamedTuple):
+    """What was seen of one."""
+
+    said: str
+    when: float
+    """When that was new, on the monotonic clock."""
+    interval: float
+    """How often it should say something new, in seconds."""
 
 
 class Beacons:
@@ -31,11 +43,12 @@ class Beacons:
         self._region = region
         self._interval = interval
         self._report = report
-        self._seen: dict[str, tuple[str, float]] = {}
-        """By sort key: what it said last, and when that was new."""
+        self._seen: dict[str, Beacon] = {}
+        """By sort key."""
         self._read = False
         self.silent: frozenset[str] = frozenset()
-        self.several_regions = False
+        self.across_regions = 0.0
+        """What several regions add to the bound: two intervals. In seconds."""
 
     def see(self, items: Iterable[Item]) -> None:
         """A read found these beacons, and no others."""
@@ -45,29 +58,29 @@ class Beacons:
             name = text_of(item, "sk")
             said = f"{text_of(item, 'c', 'N')} {text_of(item, 't', 'N')}"
             before = self._seen.get(name)
-            if before is not None and before[0] == said:
-                seen[name] = before
+            when = now
+            if before is not None and before.said == said:
+                when = before.when
             elif before is None and not self._read:
                 age = self._clock.wall() - number_of(item, "t")
-                seen[name] = (said, now - min(max(age, 0.0), FORGOTTEN_AFTER_SECONDS))
-            else:
-                seen[name] = (said, now)
+                when = now - min(max(age, 0.0), FORGOTTEN_AFTER_SECONDS)
+            seen[name] = Beacon(said, when, max(number_of(item, "i"), self._interval))
         self._seen, self._read = seen, True
         self._judge(now)
 
     def _judge(self, now: float) -> None:
+        """The longest interval of a region's instances is that of the region."""
         newest: dict[str, float] = {}
-        for name, (_, when) in self._seen.items():
+        intervals: dict[str, float] = {}
+        for name, beacon in self._seen.items():
             region = name.partition("#")[0]
-            newest[region] = max(when, newest.get(region, when))
-        ages = {
-            region: now - when
-            for region, when in newest.items()
-            if region != self._region and now - when < FORGOTTEN_AFTER_SECONDS
-        }
-        silent = frozenset(r for r, age in ages.items() if age > 2 * self._interval)
+            if region != self._region and now - beacon.when < FORGOTTEN_AFTER_SECONDS:
+                newest[region] = max(beacon.when, newest.get(region, beacon.when))
+                intervals[region] = max(beacon.interval, intervals.get(region, 0.0))
+        silent = frozenset(r for r, when in newest.items() if now - when > 2 * intervals[r])
         for region in sorted(silent - self.silent):
             self._report(Event.REGION_SILENT, region=region)
         for region in sorted(self.silent - silent):
-            self._report(Event.REGION_HEARD, region=region, left=region not in ages)
-        self.silent, self.several_regions = silent, bool(ages)
+            self._report(Event.REGION_HEARD, region=region, left=region not in newest)
+        self.silent = silent
+        self.across_regions = 2 * max(intervals.values(), default=0.0)

@@ -20,13 +20,10 @@ FALLS_AFTER_SECONDS = 60.0
 class Health:
     """Follows reads and writes. Times are on the monotonic clock."""
 
-    def __init__(
-        self, *, clock: Clock, refresh_period: float, beacon_interval: float, report: Report
-    ) -> None:
-        """All in seconds."""
+    def __init__(self, *, clock: Clock, refresh_period: float, report: Report) -> None:
+        """`refresh_period` in seconds."""
         self._clock = clock
         self._period = refresh_period
-        self._beacon_interval = beacon_interval
         self._report = report
         self._newest_began: float | None = None
         self._read_time = 0.0
@@ -36,7 +33,8 @@ class Health:
         self._failures = 0
         self.silent: frozenset[str] = frozenset()
         """Regions that are not heard."""
-        self.several_regions = False
+        self.across_regions = 0.0
+        """What several regions add to the bound, in seconds."""
 
     def read_completed(self, *, began: float) -> None:
         """A read of the whole table that began then is complete."""
@@ -46,6 +44,7 @@ class Health:
             self._read_time, self._slow_at = took, now
         self._newest_began = began
         self.works("read")
+        self.works("content")
 
     def fails(self, what: str, error: Exception) -> None:
         """A read or a write failed, with all its repetitions."""
@@ -76,8 +75,7 @@ class Health:
     @property
     def bound(self) -> float:
         """How old a registration is at most before it is seen here, in seconds."""
-        across = 2 * self._beacon_interval if self.several_regions else 0.0
-        return self._period + 1.0 + self._read_time + across
+        return self._period + 1.0 + self._read_time + self.across_regions
 
     def state(self) -> StoreState:
         """How it is now."""

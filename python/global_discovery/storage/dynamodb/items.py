@@ -237,12 +237,13 @@ def tombstone_item(  # one argument an attribute
     }
 
 
-def beacon_item(region: str, instance: str, *, counter: int, now: float) -> Item:
-    """`now` is wall time."""
+def beacon_item(region: str, instance: str, *, counter: int, interval: float, now: float) -> Item:
+    """`interval` is in seconds, `now` wall time."""
     return {
         **item_key(BEACONS, f"{region}#{instance}"),
         "v": number_value(FORMAT),
         "c": number_value(counter),
+        "i": number_value(f"{interval:g}"),
         "t": number_value(f"{now:.1f}"),
         "expires_at": number_value(int(now) + KEPT_SECONDS),
     }

@@ -42,10 +42,8 @@ UNREADABLE_TOLD = 1000
 Take = Callable[[Reading], None]
 
 
-class ContentMissing(CallFailed):
-    """A share lives whose content item cannot be read."""
-
-    code = "ContentMissing"
+class ContentMissing(Exception):
+    """A share lives whose content item cannot be read; the text is for the log only."""
 
 
 class Reader:
@@ -73,8 +71,9 @@ class Reader:
     async def read_all(self, take: Take, *, until: float) -> float:
         """Reads the whole table and hands over what is new; when that began.
 
-        Raises CallFailed when it could not be read by that monotonic moment; what
-        was read by then was handed over.
+        Raises CallFailed when it could not be read by that monotonic moment, and
+        ContentMissing when all was read but for contents of shares that live; what
+        was read was handed over.
         """
         began = self._clock.monotonic()
         number = self._sightings.begin_read()
@@ -93,9 +92,9 @@ class Reader:
             raise _first(failures) from failures
         await self._hand_over(waiting, take, until)
         await self._read_beacons(until)
+        self._sightings.end_read(number, began=began)
         if self._sightings.forget_untold():
             raise ContentMissing("a live share's content item is missing or damaged")
-        self._sightings.end_read(number, began=began)
         return began
 
     async def read_pool(self, key: PoolKey, lease_ids: Sequence[str], *, until: float) -> Reading:
@@ -129,14 +128,22 @@ class Reader:
         )
 
     async def everything(self) -> Reading:
-        """All that the last read found and that lives, as of now."""
+        """All that the last read found and that lives, as of now.
+
+        A clock that is ahead takes what lives for dead, until it sees it renewed;
+        hence the longest lease of all.
+        """
         shares: list[SeenShare] = []
         known = iter(list(self._sightings.shares.values()))
         while some := list(islice(known, SHARES_A_READING)):
             shares += [s for s in self._sightings.hand_over(some) if s.remaining > 0]
             await asyncio.sleep(0)
-        now = self._clock.monotonic()
-        return Reading(tuple(shares), _remaining(self._sightings.tombstones, now))
+        renewals = (s.renewal for s in self._sightings.shares.values())
+        return Reading(
+            shares=tuple(shares),
+            withdrawn=_remaining(self._sightings.tombstones, self._clock.monotonic()),
+            longest_lease=max((r.granted for r in renewals if r is not None), default=0.0),
+        )
 
     # -- parts ---------------------------------------------------------------
 

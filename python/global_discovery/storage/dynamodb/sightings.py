@@ -7,8 +7,8 @@ never seen differently: there the writer's wall time decides, between nothing an
 the granted lease. What appears later was not there before, so it is as good as
 seen. An item that this process wrote is no news to it.
 
-Tombstones are kept for as long as they are in the table, and for their ten
-leases in any case: an item whose lease has one is never handed over.
+An item whose lease has a tombstone in the table is never handed over, however
+long ago it was withdrawn.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from itertools import islice
 from global_discovery.domain.clock import Clock
 from global_discovery.storage.dynamodb.api import Item
 from global_discovery.storage.dynamodb.items import (
+    KEPT_SECONDS,
     SHARE,
     TOMBSTONE,
     Place,
@@ -50,6 +51,7 @@ class Sighting:
         "said_hash",
         "seen",
         "tickets",
+        "unsaved",
         "wrote",
     )
 
@@ -72,6 +74,8 @@ class Sighting:
         """Until when TTL leaves that item alone; wall time."""
         self.wrote: StoredShare | None = None
         """What this process last had to write of it; None once another incarnation took over."""
+        self.unsaved = False
+        """Whether that was heard and could not be written yet."""
         self.replaced: tuple[str, ...] = ()
         """The last lease ids that this process replaced by newer ones."""
         self.lock = asyncio.Lock()
@@ -159,16 +163,16 @@ class Sightings:
         """
         sk = item["sk"]["S"]
         known = self.shares.get(sk)
-        if known is not None and (renewal := known.renewal) is not None:
-            if asked < known.looked_at:
-                return None  # this process wrote or read it later than that
-            if (
-                item["c"]["N"] == renewal.counter
-                and item["w"]["S"] == renewal.writer
-                and item["l"]["S"] == renewal.lease_id
-            ):
-                known.generation = self._reading
-                return None
+        renewal = known.renewal if known is not None else None
+        if (
+            known is not None
+            and renewal is not None
+            and item["c"]["N"] == renewal.counter
+            and item["w"]["S"] == renewal.writer
+            and item["l"]["S"] == renewal.lease_id
+        ):
+            known.generation = self._reading
+            return None
         if sk.startswith(TOMBSTONE):
             self._see_tombstone(pk, item)
             return None
@@ -179,7 +183,7 @@ class Sightings:
     def _see_share(self, place: Place, renewal: Renewal, asked: float) -> Sighting | None:
         sighting = self.at(place)
         if asked < sighting.looked_at:
-            return None
+            return None  # this process wrote or read it later than that
         first_sight = sighting.renewal is None and not self.generation
         sighting.generation = self._reading
         self.now_holds(sighting, renewal, looked_at=asked)
@@ -187,14 +191,18 @@ class Sightings:
             self.lost[place.sk] = sighting
         if renewal.writer == self._writer or renewal.lease_id in sighting.replaced:
             return None
-        now = self._clock.monotonic()
-        sighting.found = first_sight
-        sighting.seen = now
+        self.tell(sighting)
         if first_sight:
             age = self._clock.wall() - renewal.renewed_time
-            sighting.seen = now - min(max(age, 0.0), renewal.granted)
-        self.untold[place.sk] = sighting
+            sighting.seen -= max(age, 0.0)  # see `remaining` for the other end
+            sighting.found = True
         return sighting
+
+    def tell(self, sighting: Sighting) -> None:
+        """It was renewed at this moment, and the registrations are to be told."""
+        sighting.seen = self._clock.monotonic()
+        sighting.found = False
+        self.untold[sighting.place.sk] = sighting
 
     def write(self, sighting: Sighting, share: StoredShare) -> None:
         """Notes that this process has that to write of it."""
@@ -202,6 +210,7 @@ class Sightings:
         if wrote is not None and (renewal is None or renewal.lease_id != wrote.lease_id):
             self.by_lease.pop(wrote.lease_id, None)  # never stored, and never will be
         sighting.wrote = share
+        sighting.unsaved = True
         self.by_lease[share.lease_id] = sighting
 
     def place_of(self, lease_id: str) -> Place | None:
@@ -211,7 +220,7 @@ class Sightings:
 
     def share_of(self, sighting: Sighting) -> StoredShare | None:
         """The share as the table has it, as far as that is known."""
-        if sighting.renewal is None or not sighting.said_known:
+        if sighting.renewal is None or not (sighting.said_known or sighting.lost):
             return None
         return self._share(sighting, sighting.renewal)
 
@@ -223,6 +232,10 @@ class Sightings:
             self.by_lease.pop(old.lease_id, None)
             if wrote is not None and wrote.lease_id == old.lease_id:
                 sighting.wrote = None  # another incarnation took over
+        wrote = sighting.wrote
+        risen = old is not None and renewal.number > old.number
+        if wrote is None or (risen and renewal.number >= wrote.number):
+            sighting.unsaved = False  # another change was stored since: it is out of date
         self.by_lease[renewal.lease_id] = sighting
         sighting.looked_at = looked_at
 
@@ -237,7 +250,7 @@ class Sightings:
         if known is not None:
             known.generation = self._reading
             return
-        remember = number_of(item, "k")
+        remember = number_of(item, "k") or float(KEPT_SECONDS)
         self.bury(lease_id, Place(pk, text_of(item, "s")), remember=remember, written_here=False)
         self.buried[lease_id] = self.tombstones[lease_id]
 
@@ -288,8 +301,7 @@ class Sightings:
         """How many seconds of its lease are left."""
         if sighting.renewal is None:
             return 0.0
-        left = sighting.seen + sighting.renewal.granted - self._clock.monotonic()
-        return min(max(left, 0.0), sighting.renewal.granted)
+        return max(sighting.seen + sighting.renewal.granted - self._clock.monotonic(), 0.0)
 
     def forget_untold(self) -> bool:
         """Forgets news of what lives no more; whether some is left that does."""
@@ -308,12 +320,7 @@ class Sightings:
         ]
         for sighting in gone:
             self._forget(sighting, began)
-        now = self._clock.monotonic()
-        over = [
-            lease_id
-            for lease_id, tombstone in self.tombstones.items()
-            if tombstone.generation < number and not tombstone.remaining(now)
-        ]
+        over = [i for i, tombstone in self.tombstones.items() if tombstone.generation < number]
         for lease_id in over:
             del self.tombstones[lease_id]
 

@@ -19,11 +19,11 @@ from global_discovery.storage.dynamodb.api import CallFailed, DynamoDB, Refused
 from global_discovery.storage.dynamodb.beacons import Beacons
 from global_discovery.storage.dynamodb.health import Health
 from global_discovery.storage.dynamodb.items import BEACONS, beacon_item, item_key
-from global_discovery.storage.dynamodb.reading import Reader, Take
+from global_discovery.storage.dynamodb.reading import ContentMissing, Reader, Take
 from global_discovery.storage.dynamodb.retrying import Retrying, Sleep
 from global_discovery.storage.dynamodb.sightings import Sightings
 from global_discovery.storage.dynamodb.table import check_table, raise_for_operator
-from global_discovery.storage.dynamodb.writing import Superseded, Writer
+from global_discovery.storage.dynamodb.writing import Writer
 from global_discovery.storage.store import MovedLease, Reading, StoredShare, StoreState
 
 LONGEST_PATIENCE_SECONDS = 3.0
@@ -67,7 +67,6 @@ class DynamoDBStore:
         self._health = Health(
             clock=clock,
             refresh_period=refresh_period,
-            beacon_interval=float(terms.heartbeat_interval),
             report=report,
         )
         self._api: DynamoDB | None = None
@@ -112,23 +111,20 @@ class DynamoDBStore:
     async def refresh(self) -> None:
         """Reads the table once, and hands over what is new."""
         try:
-            until = self._clock.monotonic() + READ_PATIENCE_SECONDS
-            began = await self._reader.read_all(self._take, until=until)
+            await self._read(self._take, READ_PATIENCE_SECONDS)
         except CallFailed as problem:
             self._health.fails("read", problem)
-            return
-        self._completed(began)
 
     async def tidy(self) -> None:
         """Writes again what a region's later write lost, and clears what is over."""
         try:
-            lost, self._sightings.lost = self._sightings.lost, {}
-            for sighting in lost.values():
+            for sk, sighting in list(self._sightings.lost.items()):
                 await self._writer.write_again(sighting)
+                del self._sightings.lost[sk]
             for lease_id, tombstone in self._sightings.to_clear(CLEARED_A_ROUND):
                 await self._writer.clear(lease_id, tombstone)
-        except (CallFailed, Superseded):
-            return  # seen again by a later read, or somebody else's by now
+        except CallFailed:
+            return  # the next round begins with what is left
 
     async def beat(self) -> None:
         """Writes this instance's beacon."""
@@ -224,19 +220,30 @@ class DynamoDBStore:
     async def _open(self, api: DynamoDB) -> Reading:
         await check_table(api, self._calls, self._table, self._report)
         await self._write_beacon(self._patience)
-        until = self._clock.monotonic() + FIRST_READ_PATIENCE_SECONDS
-        self._completed(await self._reader.read_all(_nobody, until=until))
+        await self._read(_nobody, FIRST_READ_PATIENCE_SECONDS)
         return await self._reader.everything()
 
-    def _completed(self, began: float) -> None:
+    async def _read(self, take: Take, patience: float) -> None:
+        """A share whose content is missing makes the view doubtful, and stops nothing."""
+        until = self._clock.monotonic() + patience
+        try:
+            began = await self._reader.read_all(take, until=until)
+        except ContentMissing as missing:
+            self._health.works("read")
+            self._health.fails("content", missing)
+        else:
+            self._health.read_completed(began=began)
         self._health.silent = self._beacons.silent
-        self._health.several_regions = self._beacons.several_regions
-        self._health.read_completed(began=began)
+        self._health.across_regions = self._beacons.across_regions
 
     async def _write_beacon(self, patience: float) -> None:
         self._beat_number += 1
         item = beacon_item(
-            self._region, self._instance, counter=self._beat_number, now=self._clock.wall()
+            self._region,
+            self._instance,
+            counter=self._beat_number,
+            interval=float(self._terms.heartbeat_interval),
+            now=self._clock.wall(),
         )
         request = {"TableName": self._table, "Item": item}
         await self._calls.call("PutItem", request, until=self._clock.monotonic() + patience)

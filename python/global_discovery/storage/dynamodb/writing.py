@@ -84,7 +84,7 @@ class Writer:
         self._sightings.write(sighting, share)
         async with sighting.lock:
             try:
-                await self._trying(lambda until: self._put(sighting, share, until))
+                await self._trying(lambda until: self._put(sighting, share, until, said_now=True))
             except (CallFailed, Superseded) as problem:
                 raise StoreUnwritable from problem
 
@@ -141,8 +141,10 @@ class Writer:
         """Stores what another region's write replaced by something older, if that is still so."""
         async with sighting.lock:
             wrote = sighting.wrote
-            if wrote is not None and sighting.lost:
-                await self._trying(lambda until: self._put(sighting, wrote, until))
+            if wrote is None or not sighting.lost:
+                return
+            with contextlib.suppress(Superseded):
+                await self._trying(lambda until: self._put(sighting, wrote, until, said_now=False))
 
     async def clear(self, lease_id: str, tombstone: Tombstone) -> None:
         """Deletes a withdrawn lease's renewal item, then its tombstone. Raises CallFailed."""
@@ -182,20 +184,20 @@ class Writer:
             return sighting.kept
 
     async def _renew_now(self, sighting: Sighting, lease_id: str, until: float) -> None:
-        wrote = sighting.wrote
-        share = wrote if wrote is not None and wrote.lease_id == lease_id else None
-        stored = sighting.renewal is not None and sighting.renewal.lease_id == lease_id
-        if share is None and stored:
-            share = self._sightings.share_of(sighting)
-        if share is not None and (not stored or sighting.lost or not self._lasts(sighting)):
-            await self._put(sighting, share, until)
+        wrote, renewal = sighting.wrote, sighting.renewal
+        if wrote is not None and wrote.lease_id == lease_id and (sighting.unsaved or sighting.lost):
+            await self._put(sighting, wrote, until, said_now=sighting.unsaved)
             return
+        stored = renewal is not None and renewal.lease_id == lease_id
+        share = self._sightings.share_of(sighting) if stored else None
         try:
-            await self._write(sighting, lambda old: self._renewed(old, lease_id), until)
+            if share is None or self._lasts(sighting):
+                await self._write(sighting, lambda old: self._renewed(old, lease_id), until)
+                return
         except Vanished:
             if share is None:
                 raise
-            await self._put(sighting, share, until)
+        await self._put(sighting, share, until, said_now=False)
 
     def _renewed(self, old: Renewal | None, lease_id: str) -> Renewal:
         if old is None:
@@ -208,39 +210,60 @@ class Writer:
             renewed_time=self._clock.wall(),
         )
 
-    async def _put(self, sighting: Sighting, share: StoredShare, until: float) -> None:
+    async def _put(
+        self, sighting: Sighting, share: StoredShare, until: float, *, said_now: bool
+    ) -> None:
+        """Writes the whole of a share; `said_now`: a call just said so.
+
+        A change that meets one which this process did not know of is the later
+        one, and is numbered above it. What is only written again gives way.
+        """
         before = sighting.renewal
         begins = before is None or before.lease_id != share.lease_id
+        changes = said_now and (before is None or share.number > before.number)
         content_hash = await self._keep_content(sighting, share, until)
 
         def following(old: Renewal | None) -> Renewal:
-            if old is not None and old.lease_id == share.lease_id:
-                if old.number > share.number:
-                    raise Superseded  # the relay changed its content at another instance
-            elif old is not None and not begins:
-                raise Superseded  # another incarnation took over
+            number = share.number
+            if old is not None:
+                if old.lease_id != share.lease_id and not begins:
+                    raise Superseded  # another incarnation took over
+                if old.content_hash != content_hash and old.number >= number:
+                    if old.number > number and not changes:
+                        return self._giving_way(old, share, said_now=said_now)
+                    number = old.number + 1 if changes else number
+                number = max(number, old.number)
             return Renewal(
                 lease_id=share.lease_id,
                 granted=share.granted,
                 counter=next_counter(old.counter) if old else "1",
                 writer=self._name,
                 content_hash=content_hash,
-                number=share.number,
+                number=number,
                 renewed_time=self._clock.wall(),
                 registered_time=share.registered_time,
             )
 
-        await self._write(sighting, following, until)
+        written = await self._write(sighting, following, until)
+        if sighting.wrote is share and written.content_hash == content_hash:
+            sighting.wrote = share._replace(number=written.number)
+            sighting.unsaved = False
+
+    def _giving_way(self, old: Renewal, share: StoredShare, *, said_now: bool) -> Renewal:
+        """The relay changed its content at another instance: a renewal leaves that as it is."""
+        if said_now:
+            raise Superseded
+        return self._renewed(old, share.lease_id)
 
     async def _write(
         self, sighting: Sighting, following: Callable[[Renewal | None], Renewal], until: float
-    ) -> None:
-        """Writes what follows what is there. Raises what `following` does, and CallFailed.
+    ) -> Renewal:
+        """Writes what follows what is there; what that is.
 
-        What a conflict brings is not noted here: the next read sees that it
-        differs, and tells it.
+        What a conflict brings is told with the next read. Raises what `following`
+        does, and CallFailed.
         """
-        old = sighting.renewal
+        old = known = sighting.renewal
         conflict = ConditionFailed(None)
         for _ in range(CONFLICTS):
             new = following(old)
@@ -257,7 +280,9 @@ class Writer:
             if old is not None and old.lease_id != new.lease_id:
                 sighting.replaced = (*sighting.replaced, old.lease_id)[-REPLACED_KEPT:]
             self._sightings.now_holds(sighting, new, looked_at=self._clock.monotonic())
-            return
+            if old is not known:
+                self._sightings.tell(sighting)
+            return new
         raise conflict
 
     # -- contents ------------------------------------------------------------
