@@ -253,7 +253,7 @@ def test_no_view_is_exact_that_lacks_a_pool_which_lives_and_is_shown(
         act(world, action, pools)
         listed = world.listed()
         shown = {key.dgd_name for key, pool in world.join._slices.items() if pool.relays}
-        registered = {key.dgd_name for key in world.leases.registrations._pools}
+        registered = {key.dgd_name for key in world.leases.registrations._table.pools}
         if world.view.mark.exact:
             assert listed == shown & registered
             assert {key.dgd_name for key in world.beating} & shown <= listed
