@@ -1,16 +1,22 @@
 """How the program is called, wrongly too, and with what installed."""
 
 import asyncio
+import importlib
 import json
 import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from global_discovery import __version__
+from global_discovery.cli.extras import needs
 from support.client_process import ran
 from support.running import a_service, target
 
+ROOT = Path(__file__).parents[2]
 POOL = ("--pool", "c1/ns/mine", "--model", "m", "--region", "r1")
 
 
@@ -95,13 +101,49 @@ async def test_all_help_works_with_the_client_library_alone(command: str) -> Non
     assert "usage:" in out
 
 
-async def test_a_relay_without_what_it_needs_says_what_to_install() -> None:
-    flags = ("--cluster-id", "c", "--pool", "n/d", "--region", "r", "--frontend", "http://h")
-    for missing in ("structlog", "prometheus_client"):
-        status, out, err = await ran_without({missing}, "relay", *flags)
-        assert (status, out) == (1, "")
-        assert "global-discovery[relay]" in err
-        assert missing in err
+RELAY = "relay --cluster-id=c --pool=n/d --region=r --frontend=http://h"
+DYNAMODB = "serve --registration-storage=dynamodb --dynamodb-table=pools"
+
+
+@pytest.mark.parametrize(
+    ("command", "missing", "extra"),
+    [
+        ("serve", "structlog", "server"),
+        ("serve", "orjson", "server"),
+        ("serve", "grpc_health", "server"),
+        ("serve --pool-discovery=mcs", "prometheus_client", "server"),
+        ("serve --pool-discovery=mcs", "kubernetes_asyncio", "kubernetes"),
+        ("serve --pool-discovery=karmada", "msgspec", "kubernetes"),
+        (DYNAMODB, "aiobotocore", "dynamodb"),
+        ("dynamodb create-table --dynamodb-table=pools", "aiobotocore", "dynamodb"),
+        ("dynamodb create-table --dynamodb-table=pools", "orjson", "dynamodb"),
+        (RELAY, "structlog", "relay"),
+        (RELAY, "prometheus_client", "relay"),
+    ],
+)
+async def test_what_is_not_installed_is_one_sentence_that_names_its_extra(
+    command: str, missing: str, extra: str
+) -> None:
+    status, out, err = await ran_without({missing}, *command.split())
+    assert (status, out) == (1, "")
+    assert err == (
+        f"global-discovery: {missing} is not installed; install global-discovery[{extra}]\n"
+    )
+    assert packages_of(extra) & {plain(name) for name in packages_distributions()[missing]}
+
+
+def packages_of(extra: str) -> set[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return {plain(needed) for needed in project["optional-dependencies"][extra]}
+
+
+def plain(requirement: str) -> str:
+    return requirement.partition(">=")[0].replace("_", "-").lower()
+
+
+def test_a_missing_module_of_our_own_is_a_fault_and_no_advice() -> None:
+    with pytest.raises(ModuleNotFoundError), needs("server"):
+        importlib.import_module("global_discovery.serving.nothing")
 
 
 async def test_without_rich_a_table_is_refused_with_advice_and_json_works() -> None:

@@ -12,14 +12,13 @@ import pytest
 from global_discovery.cli import relay
 from global_discovery.cli.flags import PREFIX
 from global_discovery.cli.main import make_parser
-from global_discovery.cli.serve_flags import (
-    FLAGS,
+from global_discovery.cli.serve_flags import FLAGS, read_values
+from global_discovery.cli.serve_flags.discovery import ROUTER_FLAGS
+from global_discovery.cli.serve_flags.general import (
     GRPC_LISTEN,
     HEALTH_LISTEN,
     LISTEN,
     POOL_DISCOVERY,
-    ROUTER_FLAGS,
-    read_values,
 )
 from support.kube_objects import Object
 from support.manifests import (

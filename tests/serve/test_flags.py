@@ -5,10 +5,9 @@ from ipaddress import ip_network
 
 import pytest
 
-from global_discovery.cli import serve_flags
 from global_discovery.cli.flags import Flag, FlagTable, Heading, Refused, Values
 from global_discovery.cli.parser import Parser
-from global_discovery.cli.serve_flags import FLAGS
+from global_discovery.cli.serve_flags import FLAGS, discovery, general
 from global_discovery.cli.values import one_of
 from global_discovery.domain.pool import Router
 from support.serve_flags import read
@@ -66,7 +65,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     ],
 )
 def test_addresses(text: str, shown: str) -> None:
-    assert str(read("--listen", text)[serve_flags.LISTEN]) == shown
+    assert str(read("--listen", text)[general.LISTEN]) == shown
 
 
 @pytest.mark.parametrize(
@@ -86,7 +85,7 @@ def test_addresses(text: str, shown: str) -> None:
     ],
 )
 def test_which_addresses_are_loopback(text: str, *, loopback: bool) -> None:
-    assert read("--listen", text)[serve_flags.LISTEN].is_loopback is loopback
+    assert read("--listen", text)[general.LISTEN].is_loopback is loopback
 
 
 @pytest.mark.parametrize(
@@ -101,7 +100,7 @@ def test_which_addresses_are_loopback(text: str, *, loopback: bool) -> None:
     ],
 )
 def test_networks(text: str, network: str) -> None:
-    assert read("--trusted-proxy", text).all(serve_flags.TRUSTED_PROXY) == (ip_network(network),)
+    assert read("--trusted-proxy", text).all(general.TRUSTED_PROXY) == (ip_network(network),)
 
 
 def test_modes_with_slices_take_their_flags_and_suffixes_that_start_with_a_dash() -> None:
@@ -115,10 +114,10 @@ def test_modes_with_slices_take_their_flags_and_suffixes_that_start_with_a_dash(
         ROUTER_SERVICE="router",
         ROUTER_PORT_NAME="http",
     )
-    assert values[serve_flags.POOL_RELAY_SUFFIX] == "-relay"
-    assert values[serve_flags.FRONTEND_SUFFIX] == "-front"
-    assert values.all(serve_flags.WATCH_NAMESPACE) == ("a", "b")
-    assert [values[flag] for flag in serve_flags.ROUTER_FLAGS] == ["infra", "router", "http"]
+    assert values[discovery.POOL_RELAY_SUFFIX] == "-relay"
+    assert values[discovery.FRONTEND_SUFFIX] == "-front"
+    assert values.all(discovery.WATCH_NAMESPACE) == ("a", "b")
+    assert [values[flag] for flag in discovery.ROUTER_FLAGS] == ["infra", "router", "http"]
 
 
 def test_repeatable_flags_keep_all_values_and_others_the_last() -> None:
@@ -127,14 +126,14 @@ def test_repeatable_flags_keep_all_values_and_others_the_last() -> None:
         *("--lease-duration-secs", "20", "--lease-duration-secs", "30"),
     )
     routers = (Router("r1", "http://10.0.0.1"), Router("r2", "http://10.0.0.2/a=b"))
-    assert values.all(serve_flags.ROUTER) == routers
-    assert values[serve_flags.LEASE] == 30
+    assert values.all(discovery.ROUTER) == routers
+    assert values[general.LEASE] == 30
 
 
 @pytest.mark.parametrize(("heartbeat", "lease"), [(1, 3), (5, 15), (28_800, 86_400)])
 def test_a_heartbeat_of_a_third_of_the_lease_is_taken(heartbeat: int, lease: int) -> None:
     values = read(f"--heartbeat-interval-secs={heartbeat}", f"--lease-duration-secs={lease}")
-    assert (values[serve_flags.HEARTBEAT], values[serve_flags.LEASE]) == (heartbeat, lease)
+    assert (values[general.HEARTBEAT], values[general.LEASE]) == (heartbeat, lease)
 
 
 def test_two_faces_may_both_have_a_free_port() -> None:
@@ -145,11 +144,11 @@ def test_two_faces_may_both_have_a_free_port() -> None:
 
 
 def test_a_variable_sets_a_flag_and_the_flag_wins() -> None:
-    assert read(LEASE_DURATION_SECS="30")[serve_flags.LEASE] == 30
-    assert read("--lease-duration-secs=40", LEASE_DURATION_SECS="30")[serve_flags.LEASE] == 40
-    assert read("--lease-duration-secs=40", LEASE_DURATION_SECS="bad")[serve_flags.LEASE] == 40
+    assert read(LEASE_DURATION_SECS="30")[general.LEASE] == 30
+    assert read("--lease-duration-secs=40", LEASE_DURATION_SECS="30")[general.LEASE] == 40
+    assert read("--lease-duration-secs=40", LEASE_DURATION_SECS="bad")[general.LEASE] == 40
     only = read("--router=r1=http://10.0.0.1", ROUTER="r2=http://10.0.0.2")
-    assert [router.id for router in only.all(serve_flags.ROUTER)] == ["r1"]
+    assert [router.id for router in only.all(discovery.ROUTER)] == ["r1"]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +161,7 @@ def test_a_variable_sets_a_flag_and_the_flag_wins() -> None:
     ids=ascii,
 )
 def test_the_variable_of_a_repeatable_flag_has_several_values(text: str) -> None:
-    routers = read(ROUTER=text).all(serve_flags.ROUTER)
+    routers = read(ROUTER=text).all(discovery.ROUTER)
     assert [router.id for router in routers] == ["r1", "r2"]
 
 
@@ -180,7 +179,7 @@ def test_variables_that_belong_to_no_flag_are_ignored() -> None:
         "PORT_8080_TCP": "tcp://10.0.0.1:8080",
         "KUBECONFIG_FILE": "",
     }
-    assert read(**injected)[serve_flags.LISTEN].port == 8080
+    assert read(**injected)[general.LISTEN].port == 8080
 
 
 def test_no_variable_has_a_name_that_kubernetes_could_inject() -> None:

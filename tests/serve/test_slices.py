@@ -343,29 +343,6 @@ async def test_an_api_server_that_hangs_holds_up_neither_the_start_nor_the_end(
             assert await world.process.stop() == 0
 
 
-@pytest.mark.parametrize("missing", ["kubernetes_asyncio", "msgspec"])
-def test_a_missing_extra_is_one_sentence_that_names_it(missing: str) -> None:
-    program = (
-        f"import sys; sys.modules[{missing!r}] = None; "
-        "from global_discovery.cli.main import main; "
-        "sys.argv[1:] = ['serve', '--pool-discovery=mcs', '--listen=127.0.0.1:0', "
-        "'--grpc-listen=127.0.0.1:0']; sys.exit(main())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_SECONDS,
-    )
-    assert done.returncode == 1
-    assert done.stderr == (
-        f"global-discovery serve: {missing} is not installed; "
-        "install global-discovery[kubernetes]\n"
-    )
-
-
 def test_the_mode_without_slices_needs_nothing_of_that_extra() -> None:
     program = (
         "import sys; sys.modules.update(dict.fromkeys(('kubernetes_asyncio', 'msgspec', 'yaml'))); "

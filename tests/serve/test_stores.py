@@ -1,11 +1,8 @@
-"""Which store the flags name, and what is said when something for it is not installed."""
+"""Which store the flags name."""
 
-import sys
 from pathlib import Path
 
-import pytest
-
-from global_discovery.cli.stores import NotInstalled, store_from
+from global_discovery.cli.stores import store_from
 from global_discovery.domain.clock import SystemClock
 from global_discovery.domain.events import ignore
 from global_discovery.domain.lease import LeaseTerms
@@ -30,12 +27,3 @@ def test_each_value_names_its_store(tmp_path: Path) -> None:
     dynamodb = made(*DYNAMODB, "--dynamodb-region", "eu-west-1", "--dynamodb-refresh-secs", "2")
     assert isinstance(dynamodb, DynamoDBStore)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_store_that_is_not_installed_says_what_is_missing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delitem(sys.modules, "global_discovery.storage.dynamodb.http_api", raising=False)
-    monkeypatch.setitem(sys.modules, "aiobotocore.session", None)
-    with pytest.raises(NotInstalled, match=r"aiobotocore.* is not installed; install global-disc"):
-        made(*DYNAMODB)

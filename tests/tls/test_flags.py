@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from global_discovery.cli import serve_flags
+from global_discovery.cli.serve_flags.tls import tls_paths
 from global_discovery.serving.tls.files import TlsPaths
 from support.certificates import a_pair, in_files
 from support.serve_flags import read, refusal
@@ -27,10 +27,10 @@ def flags(paths: TlsPaths, *names: str) -> list[str]:
 
 
 def test_files_that_are_good_are_taken(paths: TlsPaths) -> None:
-    assert serve_flags.tls_paths(read(*flags(paths))) == paths
-    both = serve_flags.tls_paths(read(*flags(paths, "cert", "key")))
+    assert tls_paths(read(*flags(paths))) == paths
+    both = tls_paths(read(*flags(paths, "cert", "key")))
     assert both == TlsPaths(paths.cert, paths.key)
-    assert serve_flags.tls_paths(read()) is None
+    assert tls_paths(read()) is None
 
 
 @pytest.mark.parametrize(

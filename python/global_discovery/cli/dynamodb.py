@@ -11,20 +11,21 @@ import os
 import sys
 from typing import Any
 
-from global_discovery.cli import serve_flags
 from global_discovery.cli.arguments import Misused
 from global_discovery.cli.ending import DONE, Failed
+from global_discovery.cli.extras import needs
 from global_discovery.cli.flags import FlagTable, Heading, Refused, Values
+from global_discovery.cli.serve_flags.stores import (
+    DYNAMODB_ENDPOINT_URL,
+    DYNAMODB_REGION,
+    DYNAMODB_TABLE,
+)
 from global_discovery.domain.clock import SystemClock
 
 _HEADING = Heading("which table")
 TABLE, REGION, ENDPOINT_URL = (
     dataclasses.replace(flag, heading=_HEADING)
-    for flag in (
-        serve_flags.DYNAMODB_TABLE,
-        serve_flags.DYNAMODB_REGION,
-        serve_flags.DYNAMODB_ENDPOINT_URL,
-    )
+    for flag in (DYNAMODB_TABLE, DYNAMODB_REGION, DYNAMODB_ENDPOINT_URL)
 )
 FLAGS = FlagTable([TABLE, REGION, ENDPOINT_URL])
 CALL_SECONDS = 10.0
@@ -57,10 +58,6 @@ def run(args: argparse.Namespace) -> int:
         raise Misused(f"{TABLE.name} must be set")
     try:
         made = asyncio.run(_create(values))
-    except ModuleNotFoundError as missing:
-        raise Failed(
-            f"{missing.name} is not installed; install global-discovery[dynamodb]"
-        ) from None
     except OSError as problem:
         raise Failed(f"{problem}") from None
     sys.stdout.write(f"{values[TABLE]} {'is made' if made else 'was there, and is right'}\n")
@@ -68,11 +65,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _create(values: Values) -> bool:
-    from global_discovery.storage.dynamodb.http_api import (  # noqa: PLC0415 - an extra
-        connect,
-    )
-    from global_discovery.storage.dynamodb.table import create_table  # noqa: PLC0415 - an extra
-
+    with needs("dynamodb"):
+        from global_discovery.storage.dynamodb.http_api import (  # noqa: PLC0415 - an extra
+            connect,
+        )
+        from global_discovery.storage.dynamodb.table import (  # noqa: PLC0415 - an extra
+            create_table,
+        )
     api = await connect(
         clock=SystemClock(),
         region=values.get(REGION) or "",

@@ -17,8 +17,9 @@ from collections.abc import Mapping
 from ipaddress import IPv4Address, ip_address
 from typing import Any
 
-from global_discovery.cli import serve_flags as flags
 from global_discovery.cli.flags import Refused
+from global_discovery.cli.serve_flags.general import HEALTH_LISTEN, LISTEN
+from global_discovery.cli.serve_flags.tls import TLS_CERT
 from global_discovery.cli.values import Address, address
 
 LIVES, DOES_NOT, REFUSED = 0, 1, 2
@@ -37,14 +38,14 @@ def add_parser(subparsers: "argparse._SubParsersAction[Any]") -> None:
         "--address",
         metavar="HOST:PORT",
         help="Where it listens. [default: "
-        f"{flags.HEALTH_LISTEN.variable}, else {flags.LISTEN.variable}, "
-        f"else {flags.LISTEN.default}]",
+        f"{HEALTH_LISTEN.variable}, else {LISTEN.variable}, "
+        f"else {LISTEN.default}]",
     )
     parser.add_argument(
         "--tls",
         action=argparse.BooleanOptionalAction,
         help="Whether it is asked over TLS, without verifying the certificate. [default: when "
-        f"{flags.TLS_CERT.variable} is set and {flags.HEALTH_LISTEN.variable} is not]",
+        f"{TLS_CERT.variable} is set and {HEALTH_LISTEN.variable} is not]",
     )
 
 
@@ -57,8 +58,8 @@ def run(args: argparse.Namespace) -> int:
         return REFUSED
     over_tls = args.tls
     if over_tls is None:
-        over_tls = flags.TLS_CERT.variable in os.environ
-        over_tls &= flags.HEALTH_LISTEN.variable not in os.environ
+        over_tls = TLS_CERT.variable in os.environ
+        over_tls &= HEALTH_LISTEN.variable not in os.environ
     problem = _ask(target, over_tls=over_tls)
     if problem:
         sys.stderr.write(f"global-discovery health: {target} {problem}\n")
@@ -68,11 +69,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _address(given: str | None, environ: Mapping[str, str]) -> Address:
     source, text = "--address", given
-    for flag in (flags.HEALTH_LISTEN, flags.LISTEN):
+    for flag in (HEALTH_LISTEN, LISTEN):
         if text is None:
             source, text = flag.variable, environ.get(flag.variable)
     try:
-        return address(flags.LISTEN.shown_default if text is None else text)
+        return address(LISTEN.shown_default if text is None else text)
     except ValueError as problem:
         raise Refused(f"{source} {text!a}: {problem}") from None
 

@@ -14,10 +14,13 @@ from collections.abc import Callable
 import structlog
 
 from global_discovery import log
-from global_discovery.cli import serve_flags as flags
+from global_discovery.cli.extras import needs
 from global_discovery.cli.flags import Values
+from global_discovery.cli.serve_flags import general
+from global_discovery.cli.serve_flags.discovery import IMPORTED, ROUTER
+from global_discovery.cli.serve_flags.tls import TLS_CLIENT_CA, tls_paths
 from global_discovery.cli.signals import StopSignals
-from global_discovery.cli.stores import NotInstalled, store_from
+from global_discovery.cli.stores import store_from
 from global_discovery.domain.clock import SystemClock
 from global_discovery.domain.events import Report
 from global_discovery.domain.lease import LeaseTerms
@@ -47,52 +50,48 @@ class CannotStart(Exception):
 def run(values: Values, signals: StopSignals, store: RegistrationStore | None = None) -> int:
     """Serves until a signal; the exit status. `store` is by default the one that is named.
 
-    Raises ModuleNotFoundError, having done nothing, where an extra is not installed.
+    Raises NotInstalled, having done nothing.
     """
     watching = watching_from(values)
+    settings, clock, report = settings_from(values), SystemClock(), reporter()
+    store = store or store_from(values, settings.core.terms, clock, report)
     gc.set_threshold(*COLLECTOR_THRESHOLDS)
     terminal = "console" if sys.stderr and sys.stderr.isatty() else "json"
-    log.configure(values.get(flags.LOG_FORMAT) or terminal, level=values[flags.LOG_LEVEL])
-    reachable = not all(values[flag].is_loopback for flag in (flags.LISTEN, flags.GRPC_LISTEN))
-    if reachable and not values.is_set(flags.TLS_CLIENT_CA):
+    log.configure(values.get(general.LOG_FORMAT) or terminal, level=values[general.LOG_LEVEL])
+    reachable = not all(values[flag].is_loopback for flag in (general.LISTEN, general.GRPC_LISTEN))
+    if reachable and not values.is_set(TLS_CLIENT_CA):
         structlog.get_logger().warning("unprotected", message=UNPROTECTED)
-    settings, clock, report = settings_from(values), SystemClock(), reporter()
-    try:
-        store = store or store_from(values, settings.core.terms, clock, report)
-    except NotInstalled as missing:
-        structlog.get_logger().error("cannot_start", message=str(missing))
-        return FAILED
     return asyncio.run(_serve(settings, store, signals, watching))
 
 
 def settings_from(values: Values) -> ServiceSettings:
     """What the flags say, for the service."""
-    health = values.get(flags.HEALTH_LISTEN)
+    health = values.get(general.HEALTH_LISTEN)
     return ServiceSettings(
         core=CoreSettings(
-            terms=LeaseTerms(values[flags.HEARTBEAT], values[flags.LEASE]),
-            routers=values.all(flags.ROUTER),
-            mass_lapse_protection=values[flags.MASS_LAPSE_PROTECTION],
-            slow_watcher_seconds=values[flags.SLOW_WATCHER],
-            pool_discovery=values[flags.POOL_DISCOVERY],
+            terms=LeaseTerms(values[general.HEARTBEAT], values[general.LEASE]),
+            routers=values.all(ROUTER),
+            mass_lapse_protection=values[general.MASS_LAPSE_PROTECTION],
+            slow_watcher_seconds=values[general.SLOW_WATCHER],
+            pool_discovery=values[general.POOL_DISCOVERY],
         ),
-        listen=str(values[flags.LISTEN]),
-        grpc_listen=str(values[flags.GRPC_LISTEN]),
+        listen=str(values[general.LISTEN]),
+        grpc_listen=str(values[general.GRPC_LISTEN]),
         health_listen=None if health is None else str(health),
-        trusted_proxies=values.all(flags.TRUSTED_PROXY),
-        tls=flags.tls_paths(values),
+        trusted_proxies=values.all(general.TRUSTED_PROXY),
+        tls=tls_paths(values),
     )
 
 
 def watching_from(values: Values) -> Callable[[Report], Watching] | None:
     """What follows the imported slices, to be made inside the loop; None in a mode without.
 
-    Raises ModuleNotFoundError where its extra is not installed.
+    Raises NotInstalled.
     """
-    if values[flags.POOL_DISCOVERY] not in flags.IMPORTED.used_with:
+    if values[general.POOL_DISCOVERY] not in IMPORTED.used_with:
         return None
-    from global_discovery.cli import watching  # noqa: PLC0415 - it needs an extra
-
+    with needs("kubernetes"):
+        from global_discovery.cli import watching  # noqa: PLC0415 - it needs an extra
     settings = watching.settings_from(values)
     return lambda report: watching.SlicesWatching(settings, report=report)
 

@@ -23,7 +23,8 @@ from global_discovery.cli.arguments import (
     shown,
     tls_of,
 )
-from global_discovery.cli.ending import FAILED, MISUSED
+from global_discovery.cli.ending import MISUSED
+from global_discovery.cli.extras import needs
 from global_discovery.cli.signals import StopSignals
 from global_discovery.cli.values import address
 from global_discovery.domain import frontend_url, rules
@@ -209,21 +210,15 @@ def _add_log(group: "argparse._ArgumentGroup") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Relays until a signal; the exit status."""
+    """Relays until a signal; the exit status. Raises NotInstalled."""
     try:
         settings = _settings(args)
     except Misused as misuse:
         sys.stderr.write(f"global-discovery relay: {misuse}\n")
         return MISUSED
     signals = StopSignals()
-    try:
+    with needs("relay"):
         from global_discovery.relay import process  # noqa: PLC0415 - see the module's docstring
-    except ModuleNotFoundError as missing:
-        sys.stderr.write(
-            f"global-discovery relay: {missing.name} is not installed; "
-            "install global-discovery[relay]\n"
-        )
-        return FAILED
     return process.run(settings, signals.wait, log_format=args.log_format, log_level=args.log_level)
 
 

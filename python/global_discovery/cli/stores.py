@@ -5,8 +5,10 @@ What a store needs beyond the server itself is loaded only when it is named.
 
 import functools
 
-from global_discovery.cli import serve_flags as flags
+from global_discovery.cli.extras import needs
 from global_discovery.cli.flags import Values
+from global_discovery.cli.serve_flags import stores as flags
+from global_discovery.cli.serve_flags.general import STORAGE
 from global_discovery.domain.clock import Clock
 from global_discovery.domain.events import Report
 from global_discovery.domain.lease import LeaseTerms
@@ -14,15 +16,11 @@ from global_discovery.storage.memory import MemoryStore
 from global_discovery.storage.store import RegistrationStore
 
 
-class NotInstalled(Exception):
-    """The store needs something that is not there: says what, and how to get it."""
-
-
 def store_from(
     values: Values, terms: LeaseTerms, clock: Clock, report: Report
 ) -> RegistrationStore:
     """The store of `--registration-storage`. Raises NotInstalled."""
-    name = values[flags.STORAGE]
+    name = values[STORAGE]
     if name == "sqlite":
         return _sqlite(values, clock, report)
     if name == "dynamodb":
@@ -37,15 +35,11 @@ def _sqlite(values: Values, clock: Clock, report: Report) -> RegistrationStore:
 
 
 def _dynamodb(values: Values, terms: LeaseTerms, clock: Clock, report: Report) -> RegistrationStore:
-    try:
+    with needs("dynamodb"):
         from global_discovery.storage.dynamodb.http_api import connect  # noqa: PLC0415 - see above
         from global_discovery.storage.dynamodb.store import (  # noqa: PLC0415 - see above
             DynamoDBStore,
         )
-    except ModuleNotFoundError as missing:
-        raise NotInstalled(
-            f"{missing.name} is not installed; install global-discovery[dynamodb]"
-        ) from None
     return DynamoDBStore(
         connect=functools.partial(
             connect,
