@@ -11,8 +11,7 @@ import pytest
 
 from global_discovery.serving.rest import list_body
 from global_discovery.serving.rest.connection import Limits
-from global_discovery.storage.memory import MemoryStore
-from global_discovery.storage.store import StoredShare
+from support.gated_store import GatedStore
 from support.rest import Reply, RestUnderTest, a_body, a_rest_face, parse_replies
 
 PATIENT = Limits(headers_seconds=3600.0, body_stall_seconds=3600.0, linger_seconds=3600.0)
@@ -25,19 +24,6 @@ HEAD = (
 CHUNKED = HEAD.partition(b"Content-Length")[0] + b"Transfer-Encoding: chunked\r\n\r\n"
 POST = HEAD + BODY
 GET = b"GET /pools HTTP/1.1\r\nHost: a\r\n\r\n"
-
-
-class Gated(MemoryStore):
-    """A store whose writes wait until they are let through."""
-
-    def __init__(self) -> None:
-        self.reached = asyncio.Event()
-        self.open_gate = asyncio.Event()
-
-    async def put(self, share: StoredShare) -> None:
-        del share
-        self.reached.set()
-        await self.open_gate.wait()
 
 
 async def half_closed(
@@ -73,7 +59,7 @@ async def test_a_caller_that_ends_its_side_gets_its_answer(request_bytes: bytes)
 
 
 async def test_a_side_that_ends_while_its_call_is_under_way_changes_nothing() -> None:
-    store = Gated()
+    store = GatedStore()
     async with a_rest_face(store=store, limits=PATIENT) as rest:
 
         async def once_the_end_was_seen() -> None:
@@ -187,7 +173,7 @@ async def test_what_is_no_http_is_told_so_without_waiting_for_more() -> None:
 
 
 async def test_the_end_of_the_service_waits_for_such_a_call_too() -> None:
-    store = Gated()
+    store = GatedStore()
     async with a_rest_face(store=store) as rest:
 
         async def stop_once_the_end_was_seen() -> None:
@@ -207,7 +193,7 @@ async def test_the_end_of_the_service_waits_for_such_a_call_too() -> None:
 
 
 async def test_the_end_of_the_service_cuts_such_a_call_when_its_grace_is_over() -> None:
-    store = Gated()
+    store = GatedStore()
     async with a_rest_face(store=store) as rest:
 
         async def stop_once_the_end_was_seen() -> None:

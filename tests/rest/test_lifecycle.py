@@ -12,8 +12,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from global_discovery.serving.rest.connection import Limits
-from global_discovery.storage.memory import MemoryStore
-from global_discovery.storage.store import StoredShare
+from support.gated_store import GatedStore
 from support.rest import Reply, RestUnderTest, a_body, a_rest_face, parse_replies
 
 BODY = json.dumps(a_body()).encode()
@@ -22,19 +21,6 @@ POST = (
     b"Content-Length: %d\r\n\r\n"
 ) % len(BODY)
 GET = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"
-
-
-class Gated(MemoryStore):
-    """A store whose writes wait until they are let through."""
-
-    def __init__(self) -> None:
-        self.reached = asyncio.Event()
-        self.open_gate = asyncio.Event()
-
-    async def put(self, share: StoredShare) -> None:
-        del share
-        self.reached.set()
-        await self.open_gate.wait()
 
 
 @contextlib.asynccontextmanager
@@ -132,7 +118,7 @@ async def test_idle_connections_end_at_once_however_much_grace_there_is() -> Non
 
 
 async def test_a_call_under_way_is_answered_and_its_connection_closed() -> None:
-    store = Gated()
+    store = GatedStore()
     async with a_rest_face(store=store) as rest:
         posting = asyncio.create_task(rest.post(a_body()))
         await store.reached.wait()
@@ -150,7 +136,7 @@ async def test_a_call_under_way_is_answered_and_its_connection_closed() -> None:
 
 
 async def test_a_call_that_does_not_end_is_cut_when_the_grace_is_over() -> None:
-    store = Gated()
+    store = GatedStore()
     async with a_rest_face(store=store) as rest:
         async with connected(rest) as (reader, writer):
             writer.write(POST + BODY)

@@ -96,15 +96,15 @@ class World:
 
     def run(self, seconds: float) -> None:
         """The loop runs, and living relays renew at their interval."""
-        end = self.clock.monotonic() + seconds
-        while self.clock.monotonic() < end:
-            self.clock.advance(min(TICK, end - self.clock.monotonic()))
-            if self.clock.monotonic() >= self._beat_at:
-                self._beat_at += BEAT
-                self.leases.renew(*self.beating.values())
-            self.join.tick()
-            self.leases.tick()
-            self.view.refresh()
+        self.clock.run(seconds, self._turn, every=TICK)
+
+    def _turn(self) -> None:
+        if self.clock.monotonic() >= self._beat_at:
+            self._beat_at += BEAT
+            self.leases.renew(*self.beating.values())
+        self.join.tick()
+        self.leases.tick()
+        self.view.refresh()
 
     def listed(self) -> set[str]:
         self.view.refresh()

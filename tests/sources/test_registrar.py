@@ -14,41 +14,14 @@ from global_discovery.domain.errors import (
     Unavailable,
 )
 from global_discovery.domain.events import Event
-from global_discovery.domain.lease import Heartbeat, Withdrawal
-from global_discovery.domain.pool import Content, Location, Registration
-from global_discovery.sources.registrar import Registrar
-from support.failing_store import FailingStore
-from support.lease_world import KEY, LeaseWorld
-
-
-class Setting:
-    """A registrar over a store that can fail."""
-
-    def __init__(self) -> None:
-        self.world = LeaseWorld(ready=False)
-        self.store = FailingStore()
-        self.registrar = Registrar(
-            self.world.registrations,
-            self.store,
-            lambda event, **fields: self.world.events.append((event, fields)),
-        )
-
-    async def register(
-        self, model: str = "m", *, lease_id: str = "", relay_id: str = "r1", sequence: int = 0
-    ) -> str:
-        registration = Registration(KEY, Content(model, Location("r")))
-        heartbeat = Heartbeat(registration, "10.0.0.1", relay_id, lease_id, sequence)
-        return (await self.registrar.register(heartbeat)).lease_id
-
-    async def withdraw(self, *, lease_id: str = "", all_shares: bool = False) -> int:
-        lease_ids = (lease_id,) if lease_id else ()
-        withdrawal = Withdrawal(KEY, "10.0.0.1", lease_ids, "r1", all_shares=all_shares)
-        return await self.registrar.withdraw(withdrawal)
+from global_discovery.domain.pool import Content, Location
+from support.lease_world import KEY
+from support.registrar_world import RegistrarWorld
 
 
 @pytest.fixture
-async def setting() -> Setting:
-    setting = Setting()
+async def setting() -> RegistrarWorld:
+    setting = RegistrarWorld()
     await setting.registrar.open()
     return setting
 
@@ -56,29 +29,29 @@ async def setting() -> Setting:
 # -- registrations -----------------------------------------------------------
 
 
-async def test_an_overtaken_call_changes_nothing_in_the_store(setting: Setting) -> None:
+async def test_an_overtaken_call_changes_nothing_in_the_store(setting: RegistrarWorld) -> None:
     lease = await setting.register(sequence=5)
     assert await setting.register("late", lease_id=lease, sequence=4) == lease
     assert setting.store.renewals == []
     assert setting.store.shares[lease].content.model == "m"
 
 
-async def test_a_registration_is_stored_with_all_that_it_said(setting: Setting) -> None:
+async def test_a_registration_is_stored_with_all_that_it_said(setting: RegistrarWorld) -> None:
     lease = await setting.register("a")
     stored = setting.store.shares[lease]
     assert (stored.key, stored.identity) == (KEY, ("relay_id", "r1"))
     assert (stored.lease_id, stored.granted, stored.number) == (lease, 15.0, 1)
-    assert stored.content == Content("a", Location("r"))
+    assert stored.content == Content("a", Location("r1"))
     assert stored.relays == ("ip:10.0.0.1",)
 
 
-async def test_an_unchanged_heartbeat_is_stored_as_a_renewal(setting: Setting) -> None:
+async def test_an_unchanged_heartbeat_is_stored_as_a_renewal(setting: RegistrarWorld) -> None:
     lease = await setting.register("a")
     await setting.register("a", lease_id=lease)
     assert setting.store.renewals == [lease]
 
 
-async def test_a_changed_heartbeat_is_stored_with_its_new_number(setting: Setting) -> None:
+async def test_a_changed_heartbeat_is_stored_with_its_new_number(setting: RegistrarWorld) -> None:
     lease = await setting.register("a")
     await setting.register("b", lease_id=lease)
     assert setting.store.shares[lease].number == 2
@@ -86,7 +59,7 @@ async def test_a_changed_heartbeat_is_stored_with_its_new_number(setting: Settin
 
 
 async def test_a_registration_that_cannot_be_stored_counts_and_is_unavailable(
-    setting: Setting,
+    setting: RegistrarWorld,
 ) -> None:
     setting.store.failing = True
     with pytest.raises(StoreUnwritable) as refused:
@@ -95,7 +68,9 @@ async def test_a_registration_that_cannot_be_stored_counts_and_is_unavailable(
     assert setting.world.model() == "a"
 
 
-async def test_a_change_that_cannot_be_stored_counts_and_is_unavailable(setting: Setting) -> None:
+async def test_a_change_that_cannot_be_stored_counts_and_is_unavailable(
+    setting: RegistrarWorld,
+) -> None:
     lease = await setting.register("a")
     setting.store.failing = True
     with pytest.raises(StoreUnwritable):
@@ -104,7 +79,7 @@ async def test_a_change_that_cannot_be_stored_counts_and_is_unavailable(setting:
 
 
 async def test_a_heartbeat_that_cannot_be_stored_renews_and_is_unavailable(
-    setting: Setting,
+    setting: RegistrarWorld,
 ) -> None:
     lease = await setting.register("a")
     setting.world.run(14)
@@ -118,7 +93,7 @@ async def test_a_heartbeat_that_cannot_be_stored_renews_and_is_unavailable(
 # -- renewals ----------------------------------------------------------------
 
 
-async def test_renewals_that_were_stored_are_named_nowhere(setting: Setting) -> None:
+async def test_renewals_that_were_stored_are_named_nowhere(setting: RegistrarWorld) -> None:
     lease = await setting.register()
     renewals = await setting.registrar.renew([lease, "unknown"])
     assert (renewals.unknown, renewals.not_stored) == (["unknown"], [])
@@ -126,7 +101,9 @@ async def test_renewals_that_were_stored_are_named_nowhere(setting: Setting) -> 
     assert setting.store.renewals == [lease]
 
 
-async def test_renewals_that_could_not_be_stored_are_named_and_count(setting: Setting) -> None:
+async def test_renewals_that_could_not_be_stored_are_named_and_count(
+    setting: RegistrarWorld,
+) -> None:
     lease = await setting.register()
     setting.world.run(14)
     setting.store.failing = True
@@ -140,14 +117,14 @@ async def test_renewals_that_could_not_be_stored_are_named_and_count(setting: Se
 # -- withdrawals -------------------------------------------------------------
 
 
-async def test_a_withdrawal_is_stored_for_ten_leases(setting: Setting) -> None:
+async def test_a_withdrawal_is_stored_for_ten_leases(setting: RegistrarWorld) -> None:
     lease = await setting.register()
     assert await setting.withdraw(lease_id=lease) == 1
     assert setting.store.withdrawn == {lease: 150.0}
     assert setting.world.listed() is None
 
 
-async def test_a_withdrawal_that_cannot_be_stored_changes_nothing(setting: Setting) -> None:
+async def test_a_withdrawal_that_cannot_be_stored_changes_nothing(setting: RegistrarWorld) -> None:
     lease = await setting.register()
     setting.world.drain()
     setting.store.failing = True
@@ -158,13 +135,13 @@ async def test_a_withdrawal_that_cannot_be_stored_changes_nothing(setting: Setti
     assert await setting.register(lease_id=lease) == lease
 
 
-async def test_a_withdrawal_of_nothing_is_not_found_and_not_stored(setting: Setting) -> None:
+async def test_a_withdrawal_of_nothing_is_not_found_and_not_stored(setting: RegistrarWorld) -> None:
     with pytest.raises(ShareNotFound):
         await setting.withdraw(lease_id="unknown")
     assert setting.store.withdrawn == {}
 
 
-async def test_a_withdrawal_of_all_is_reported_with_its_caller(setting: Setting) -> None:
+async def test_a_withdrawal_of_all_is_reported_with_its_caller(setting: RegistrarWorld) -> None:
     await setting.register(relay_id="r1")
     await setting.register(relay_id="r2")
     assert await setting.withdraw(all_shares=True) == 2
@@ -174,7 +151,9 @@ async def test_a_withdrawal_of_all_is_reported_with_its_caller(setting: Setting)
     ) in setting.world.events
 
 
-async def withdraw_while(setting: Setting, meanwhile: Callable[[], Awaitable[object]]) -> int:
+async def withdraw_while(
+    setting: RegistrarWorld, meanwhile: Callable[[], Awaitable[object]]
+) -> int:
     """A withdrawal of relay r1, with something happening while the store writes."""
     setting.store.gate.clear()
     setting.store.waiting.clear()
@@ -186,7 +165,7 @@ async def withdraw_while(setting: Setting, meanwhile: Callable[[], Awaitable[obj
 
 
 async def test_a_heartbeat_while_the_withdrawal_is_stored_does_not_save_the_share(
-    setting: Setting,
+    setting: RegistrarWorld,
 ) -> None:
     lease = await setting.register()
     assert await withdraw_while(setting, lambda: setting.register(lease_id=lease)) == 1
@@ -194,7 +173,7 @@ async def test_a_heartbeat_while_the_withdrawal_is_stored_does_not_save_the_shar
 
 
 async def test_an_incarnation_begun_while_the_withdrawal_is_stored_lives_on(
-    setting: Setting,
+    setting: RegistrarWorld,
 ) -> None:
     older = await setting.register()
     with pytest.raises(ShareNotFound):
@@ -207,7 +186,7 @@ async def test_an_incarnation_begun_while_the_withdrawal_is_stored_lives_on(
 # -- when calls are taken ----------------------------------------------------
 
 
-async def every_call_is_refused(setting: Setting, kind: type[Unavailable]) -> None:
+async def every_call_is_refused(setting: RegistrarWorld, kind: type[Unavailable]) -> None:
     calls: list[Callable[[], Awaitable[object]]] = [
         setting.register,
         lambda: setting.registrar.renew(["id"]),
@@ -223,18 +202,18 @@ async def every_call_is_refused(setting: Setting, kind: type[Unavailable]) -> No
 
 
 async def test_before_the_store_was_read_every_call_is_unavailable() -> None:
-    setting = Setting()
+    setting = RegistrarWorld()
     await every_call_is_refused(setting, Unavailable)
 
 
-async def test_after_shut_every_call_is_told_so(setting: Setting) -> None:
+async def test_after_shut_every_call_is_told_so(setting: RegistrarWorld) -> None:
     assert setting.registrar.taking_calls
     setting.registrar.shut()
     await every_call_is_refused(setting, ShuttingDown)
 
 
 async def test_shut_while_the_store_is_being_read_stays_shut() -> None:
-    setting = Setting()
+    setting = RegistrarWorld()
     setting.store.gate.clear()
     opening = asyncio.create_task(setting.registrar.open())
     await setting.store.waiting.wait()
@@ -245,7 +224,7 @@ async def test_shut_while_the_store_is_being_read_stays_shut() -> None:
 
 
 async def test_a_store_that_cannot_be_read_keeps_the_calls_refused() -> None:
-    setting = Setting()
+    setting = RegistrarWorld()
     setting.store.failing = True
     with pytest.raises(OSError, match="disk"):
         await setting.registrar.open()
@@ -253,7 +232,7 @@ async def test_a_store_that_cannot_be_read_keeps_the_calls_refused() -> None:
     assert setting.world.mark() == {"STARTING"}
 
 
-async def test_refused_calls_leave_nothing_behind(setting: Setting) -> None:
+async def test_refused_calls_leave_nothing_behind(setting: RegistrarWorld) -> None:
     """One exception raised again and again would keep the frames of every call alive."""
     setting.registrar.shut()
     for _ in range(100):

@@ -6,41 +6,15 @@ import pytest
 
 from global_discovery.domain.errors import LeaseWithdrawn, ShareNotFound, StoreUnwritable
 from global_discovery.domain.events import Event
-from global_discovery.domain.lease import Heartbeat, Withdrawal
-from global_discovery.domain.pool import Content, Location, Registration
-from global_discovery.sources.registrar import SHARES_A_TURN, Registrar
+from global_discovery.sources.registrar import SHARES_A_TURN
 from global_discovery.storage.store import Reading
-from support.failing_store import FailingStore
-from support.lease_world import KEY, LeaseWorld, a_seen_share, keys
-
-
-class Replica:
-    """A registrar over a store that others could write too."""
-
-    def __init__(self, *, shared: bool = True) -> None:
-        self.world = LeaseWorld(ready=False, shared=shared)
-        self.store = FailingStore()
-        self.store.shared = shared
-        self.registrar = Registrar(
-            self.world.registrations,
-            self.store,
-            lambda event, **fields: self.world.events.append((event, fields)),
-        )
-
-    async def register(self, model: str = "m", *, lease_id: str = "") -> str:
-        registration = Registration(KEY, Content(model, Location("r1")))
-        heartbeat = Heartbeat(registration, "10.0.0.1", "r1", lease_id)
-        return (await self.registrar.register(heartbeat)).lease_id
-
-    async def withdraw(self, *, lease_id: str = "", all_shares: bool = False) -> int:
-        lease_ids = (lease_id,) if lease_id else ()
-        withdrawal = Withdrawal(KEY, "10.0.0.1", lease_ids, "r1", all_shares=all_shares)
-        return await self.registrar.withdraw(withdrawal)
+from support.lease_world import KEY, a_seen_share, keys
+from support.registrar_world import RegistrarWorld
 
 
 @pytest.fixture
-async def replica() -> Replica:
-    replica = Replica()
+async def replica() -> RegistrarWorld:
+    replica = RegistrarWorld(shared=True)
     await replica.registrar.open()
     return replica
 
@@ -48,7 +22,7 @@ async def replica() -> Replica:
 # -- registrations -------------------------------------------------------------------
 
 
-async def test_an_unknown_id_that_another_instance_gave_is_renewed(replica: Replica) -> None:
+async def test_an_unknown_id_that_another_instance_gave_is_renewed(replica: RegistrarWorld) -> None:
     replica.store.found = Reading((a_seen_share("theirs"),))
     assert await replica.register(lease_id="theirs") == "theirs"
     assert replica.store.consulted == [(KEY, ("theirs",))]
@@ -56,7 +30,7 @@ async def test_an_unknown_id_that_another_instance_gave_is_renewed(replica: Repl
 
 
 async def test_an_id_withdrawn_at_another_instance_a_moment_ago_is_refused(
-    replica: Replica,
+    replica: RegistrarWorld,
 ) -> None:
     replica.store.found = Reading((), {"theirs": 100.0})
     with pytest.raises(LeaseWithdrawn):
@@ -67,11 +41,11 @@ async def test_an_id_withdrawn_at_another_instance_a_moment_ago_is_refused(
     assert len(replica.store.consulted) == 1  # from then on it is known
 
 
-async def test_an_id_that_nobody_knows_registers_anew(replica: Replica) -> None:
+async def test_an_id_that_nobody_knows_registers_anew(replica: RegistrarWorld) -> None:
     assert await replica.register(lease_id="never") == "id-1"
 
 
-async def test_known_ids_and_calls_without_one_ask_nobody(replica: Replica) -> None:
+async def test_known_ids_and_calls_without_one_ask_nobody(replica: RegistrarWorld) -> None:
     lease = await replica.register()
     await replica.register(lease_id=lease)
     await replica.registrar.renew([lease, "unknown"])
@@ -79,7 +53,7 @@ async def test_known_ids_and_calls_without_one_ask_nobody(replica: Replica) -> N
 
 
 async def test_an_unknown_id_does_not_count_while_the_store_cannot_be_asked(
-    replica: Replica,
+    replica: RegistrarWorld,
 ) -> None:
     replica.store.failing = True
     with pytest.raises(StoreUnwritable) as refused:
@@ -89,7 +63,7 @@ async def test_an_unknown_id_does_not_count_while_the_store_cannot_be_asked(
 
 
 async def test_a_store_of_ones_own_is_never_asked() -> None:
-    replica = Replica(shared=False)
+    replica = RegistrarWorld(shared=False)
     await replica.registrar.open()
     await replica.register(lease_id="unknown")
     await replica.withdraw()
@@ -99,7 +73,9 @@ async def test_a_store_of_ones_own_is_never_asked() -> None:
 # -- withdrawals ---------------------------------------------------------------------
 
 
-async def test_a_withdrawal_finds_a_share_that_was_not_seen_here_yet(replica: Replica) -> None:
+async def test_a_withdrawal_finds_a_share_that_was_not_seen_here_yet(
+    replica: RegistrarWorld,
+) -> None:
     replica.store.found = Reading((a_seen_share("theirs"),))
     assert await replica.withdraw(lease_id="theirs") == 1
     assert "theirs" in replica.store.withdrawn
@@ -107,7 +83,7 @@ async def test_a_withdrawal_finds_a_share_that_was_not_seen_here_yet(replica: Re
 
 
 async def test_a_withdrawal_of_all_ends_those_that_were_not_seen_here_too(
-    replica: Replica,
+    replica: RegistrarWorld,
 ) -> None:
     await replica.register()
     replica.store.found = Reading((a_seen_share("theirs", relay_id="r2"),))
@@ -116,7 +92,7 @@ async def test_a_withdrawal_of_all_ends_those_that_were_not_seen_here_too(
 
 
 async def test_a_withdrawal_of_what_was_withdrawn_elsewhere_is_not_found(
-    replica: Replica,
+    replica: RegistrarWorld,
 ) -> None:
     lease = await replica.register()
     replica.store.found = Reading((), {lease: 100.0})
@@ -126,7 +102,7 @@ async def test_a_withdrawal_of_what_was_withdrawn_elsewhere_is_not_found(
 
 
 async def test_a_late_withdrawal_does_not_touch_an_incarnation_begun_elsewhere(
-    replica: Replica,
+    replica: RegistrarWorld,
 ) -> None:
     older = await replica.register()
     replica.store.found = Reading((a_seen_share("newer", renewed=True),))
@@ -137,7 +113,7 @@ async def test_a_late_withdrawal_does_not_touch_an_incarnation_begun_elsewhere(
 
 
 async def test_a_withdrawal_changes_nothing_while_the_store_cannot_be_asked(
-    replica: Replica,
+    replica: RegistrarWorld,
 ) -> None:
     await replica.register()
     replica.store.failing = True
@@ -147,7 +123,7 @@ async def test_a_withdrawal_changes_nothing_while_the_store_cannot_be_asked(
 
 
 async def test_a_withdrawal_whose_caller_went_away_counts_once_it_is_stored(
-    replica: Replica,
+    replica: RegistrarWorld,
 ) -> None:
     await replica.register()
     replica.store.gate.clear()
@@ -167,7 +143,7 @@ async def test_a_withdrawal_whose_caller_went_away_counts_once_it_is_stored(
 # -- readings ------------------------------------------------------------------------
 
 
-async def test_later_readings_come_in_by_themselves(replica: Replica) -> None:
+async def test_later_readings_come_in_by_themselves(replica: RegistrarWorld) -> None:
     replica.store.take(Reading((a_seen_share(renewed=True),)))
     assert replica.world.listed()
     wakes = replica.world.wakes
@@ -177,7 +153,7 @@ async def test_later_readings_come_in_by_themselves(replica: Replica) -> None:
 
 @pytest.mark.parametrize("shared", [True, False])
 async def test_a_large_first_reading_leaves_the_loop_to_others(*, shared: bool) -> None:
-    replica = Replica(shared=shared)
+    replica = RegistrarWorld(shared=shared)
     many = 10 * SHARES_A_TURN
     found = [a_seen_share(f"s-{key.dgd_name}", key=key) for key in keys(many)]
     replica.store.found = Reading(found, {"gone": 10.0})
@@ -196,7 +172,7 @@ async def test_a_large_first_reading_leaves_the_loop_to_others(*, shared: bool) 
 
 
 async def test_lease_ends_are_told_to_the_store_once_it_was_read() -> None:
-    replica = Replica(shared=False)
+    replica = RegistrarWorld(shared=False)
     replica.store.found = Reading((a_seen_share("s1", remaining=1.0),))
     replica.registrar.tick()
     await replica.registrar.open()

@@ -1,5 +1,7 @@
 """A clock that tests move by hand, in place of waiting."""
 
+from collections.abc import Callable
+
 EPOCH = 1_700_000_000.0
 
 
@@ -28,6 +30,13 @@ class FakeClock:
         self._monotonic += seconds
         self._boottime += seconds
         self._wall += seconds
+
+    def run(self, seconds: float, tick: Callable[[], object], *, every: float) -> None:
+        """The loop runs: time passes, and the tick comes after each step of it."""
+        end = self._monotonic + seconds
+        while self._monotonic < end:
+            self.advance(min(every, end - self._monotonic))
+            tick()
 
     def suspend(self, seconds: float) -> None:
         """The machine sleeps: leases stand still, stalls and people's time run on."""

@@ -99,13 +99,13 @@ class JoinWorld:
 
     def run(self, seconds: float) -> None:
         """The loop runs: time passes, every tick comes, whoever is woken looks."""
-        end = self.clock.monotonic() + seconds
-        while self.clock.monotonic() < end:
-            self.clock.advance(min(TICK, end - self.clock.monotonic()))
-            woken = self.woken
-            self.join.tick()
-            if self.woken != woken:
-                self.view.refresh()
+        self.clock.run(seconds, self._turn, every=TICK)
+
+    def _turn(self) -> None:
+        woken = self.woken
+        self.join.tick()
+        if self.woken != woken:
+            self.view.refresh()
 
     # -- what is known of it
 

@@ -47,10 +47,7 @@ class StoreLife:
 
     def run(self, seconds: float) -> None:
         """The loop runs: time passes and every tick comes."""
-        end = self.clock.monotonic() + seconds
-        while self.clock.monotonic() < end:
-            self.clock.advance(min(TICK, end - self.clock.monotonic()))
-            self.tick()
+        self.clock.run(seconds, self.tick, every=TICK)
 
     @property
     def listed(self) -> dict[PoolKey, str]:

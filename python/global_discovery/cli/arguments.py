@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 from pathlib import Path
 
 from global_discovery.cli.text import safe
@@ -15,6 +16,7 @@ KEY_VARIABLE = "GLOBAL_DISCOVERY_CLIENT_KEY_PATH"
 NAME_VARIABLE = "GLOBAL_DISCOVERY_TLS_SERVER_NAME"
 DEFAULT_SERVER = "127.0.0.1:50051"
 SERVER_VARIABLE = "GLOBAL_DISCOVERY_SERVER"
+_COUNT = re.compile(r"[0-9]{1,9}")
 
 
 def add_server(parser: argparse.ArgumentParser) -> None:
@@ -124,6 +126,14 @@ def nonempty_text(text: str) -> str:
     except UnicodeEncodeError:
         raise argparse.ArgumentTypeError(f"{shown(text)} is not UTF-8") from None
     return text
+
+
+def capacity(text: str) -> tuple[str, int]:
+    """A kind of accelerators and how many: `sku=count`. The name may have a `=` in it."""
+    sku, equals, count = nonempty_text(text).rpartition("=")
+    if not equals or not sku or _COUNT.fullmatch(count) is None:
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not of the form sku=count")
+    return sku, int(count)
 
 
 def shown(text: str) -> str:

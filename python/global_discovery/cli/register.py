@@ -7,7 +7,6 @@ the lease then ends by itself.
 
 import argparse
 import asyncio
-import re
 import sys
 import time
 from typing import Any
@@ -16,6 +15,7 @@ import grpc
 
 from global_discovery.cli.arguments import (
     add_server,
+    capacity,
     nonempty_text,
     servers_of,
     shown,
@@ -28,7 +28,6 @@ from global_discovery.client import CallFailed, HeartbeatState, PoolHeartbeat, T
 from global_discovery.client.fold import PoolKey
 from global_discovery.v1 import pool_pb2
 
-_COUNT = re.compile(r"[0-9]{1,9}")
 _KEY_PARTS = 3
 
 
@@ -194,7 +193,5 @@ def _pool_key(text: str) -> PoolKey:
 
 
 def _capacity(text: str) -> pool_pb2.Capacity:
-    sku, equals, count = nonempty_text(text).rpartition("=")
-    if not equals or not sku or _COUNT.fullmatch(count) is None:
-        raise argparse.ArgumentTypeError(f"{shown(text)} is not of the form sku=count")
-    return pool_pb2.Capacity(gpu_sku=sku, gpu_count=int(count))
+    sku, count = capacity(text)
+    return pool_pb2.Capacity(gpu_sku=sku, gpu_count=count)

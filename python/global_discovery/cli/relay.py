@@ -18,6 +18,7 @@ from global_discovery.cli.arguments import (
     SERVER_VARIABLE,
     Misused,
     add_tls,
+    capacity,
     nonempty_text,
     server,
     shown,
@@ -35,7 +36,6 @@ from global_discovery.relay.settings import RelaySettings
 CLUSTER_VARIABLE = "DYN_CLUSTER_ID"
 POD_VARIABLE = "POD_UID"
 DEFAULT_LISTEN = "0.0.0.0:8082"
-_COUNT = re.compile(r"[0-9]{1,9}")
 _QUERY = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*")
 """What may stand in a query (RFC 3986, 3.4)."""
 _FLAG_OF_FIELD = {
@@ -135,7 +135,7 @@ def _add_content(group: "argparse._ArgumentGroup") -> None:
         metavar="SKU=COUNT",
         action="append",
         default=[],
-        type=_capacity,
+        type=capacity,
         help="accelerators of one kind; may be given several times",
     )
 
@@ -333,10 +333,3 @@ def _pool(text: str) -> _Pool:
     if not (slash and namespace and dgd_name) or "/" in dgd_name:
         raise argparse.ArgumentTypeError(f"{shown(text)} is not of the form namespace/name")
     return _Pool(namespace, dgd_name)
-
-
-def _capacity(text: str) -> tuple[str, int]:
-    sku, equals, count = nonempty_text(text).rpartition("=")
-    if not equals or not sku or _COUNT.fullmatch(count) is None:
-        raise argparse.ArgumentTypeError(f"{shown(text)} is not of the form sku=count")
-    return sku, int(count)
