@@ -26,12 +26,14 @@ from support.manifests import (
     FOLDERS,
     OVERLAYS,
     ROOT,
+    STORES_AND_TLS,
     a_kustomization,
+    composed,
     containers_of,
     from_there,
     only,
-    relay_with_about,
     rendered,
+    variables,
 )
 from support.serve_flags import parse
 
@@ -75,14 +77,6 @@ def pod(items: list[Object]) -> Object:
 def container(pod: Object) -> Container:
     (found,) = pod["spec"]["containers"]
     return dict(found)
-
-
-def variables(items: list[Object], container: Container) -> dict[str, str]:
-    """The environment of the container, as far as the manifests set it."""
-    assert "env" not in container
-    (source,) = container["envFrom"]
-    data: dict[str, str] = only(items, "ConfigMap", source["configMapRef"]["name"])["data"]
-    return data
 
 
 def ports(container: Container) -> dict[str, int]:
@@ -275,15 +269,13 @@ def test_the_overlay_of_one_s_own_in_the_document_works(tmp_path: Path) -> None:
 
 
 def test_the_component_for_karmada_s_clusters_lets_them_be_read(tmp_path: Path) -> None:
-    there = f"{from_there(tmp_path)}/deploy"
-    text = f"resources: [{there}/karmada-hub]\ncomponents: [{there}/components/karmada-clusters]\n"
-    items = rendered(a_kustomization(tmp_path, text))
+    items = composed(tmp_path, "karmada-hub", "karmada-clusters")
     assert rules(items) == [READ_SLICES, READ_CLUSTERS]
     assert_bindings_lead_somewhere(items)
 
 
 def test_the_component_for_the_cluster_s_name_lets_the_relay_read_that(tmp_path: Path) -> None:
-    items = rendered(a_kustomization(tmp_path, relay_with_about(tmp_path)))
+    items = composed(tmp_path, "relay", "relay-about")
     assert rules(items) == [READ_THE_CLUSTER_S_NAME]
     assert_bindings_lead_somewhere(items)
     spec = only(items, "Deployment")["spec"]["template"]["spec"]
@@ -344,5 +336,6 @@ def test_the_relay_s_services_are_named_as_the_service_looks_for_them() -> None:
 def test_every_kustomization_is_rendered_by_a_test_or_is_part_of_one() -> None:
     folders = {str(path.parent.relative_to(DEPLOY)) for path in DEPLOY.rglob("kustomization.yaml")}
     components = {"endpointslices", "karmada-clusters", "relay-about"}
+    components.update(name for names in STORES_AND_TLS for name in names)
     parts = {"base", *(f"components/{name}" for name in components)}
     assert folders == {*FOLDERS, *parts}

@@ -15,6 +15,7 @@ PLURALS = {
     "EndpointSlice": "endpointslices",
     "Namespace": "namespaces",
     "NetworkPolicy": "networkpolicies",
+    "PersistentVolumeClaim": "persistentvolumeclaims",
     "Pod": "pods",
     "PodDisruptionBudget": "poddisruptionbudgets",
     "Role": "roles",

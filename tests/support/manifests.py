@@ -15,6 +15,14 @@ from support.kube_objects import Object
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 OVERLAYS = ["registrations", "mcs", "karmada"]
+STORES_AND_TLS = [
+    ("sqlite",),
+    ("dynamodb",),
+    ("tls",),
+    ("sqlite", "tls"),
+    ("dynamodb", "tls", "mtls"),
+]
+"""Components that go together, and with every overlay."""
 FOLDERS = [*(f"overlays/{name}" for name in OVERLAYS), "karmada-hub", "relay"]
 
 
@@ -37,10 +45,12 @@ def from_there(folder: Path) -> str:
     return os.path.relpath(ROOT, folder)
 
 
-def relay_with_about(folder: Path) -> str:
-    """A kustomization in the folder: the relay, which may read its cluster's name."""
+def composed(folder: Path, resource: str, *components: str) -> list[Object]:
+    """What a kustomization in an empty folder makes of one in deploy/ and components."""
     there = f"{from_there(folder)}/deploy"
-    return f"resources: [{there}/relay]\ncomponents: [{there}/components/relay-about]\n"
+    parts = ", ".join(f"{there}/components/{name}" for name in components)
+    text = f"resources: [{there}/{resource}]\ncomponents: [{parts}]\n"
+    return rendered(a_kustomization(folder, text))
 
 
 @functools.cache
@@ -62,6 +72,14 @@ def only(items: list[Object], kind: str, name: str | None = None) -> Object:
         item for item in items if item["kind"] == kind and name in (None, item["metadata"]["name"])
     ]
     return found
+
+
+def variables(items: list[Object], container: dict[str, Any]) -> dict[str, str]:
+    """The environment of the container, as far as the manifests set it."""
+    assert "env" not in container
+    (source,) = container["envFrom"]
+    data: dict[str, str] = only(items, "ConfigMap", source["configMapRef"]["name"])["data"]
+    return data
 
 
 def pod_of(deployment: Object) -> Object:

@@ -10,10 +10,11 @@ from support.kube_apiserver import ControlPlane, Refused, a_control_plane
 from support.kube_objects import Object, a_namespace, path_of
 from support.manifests import (
     FOLDERS,
-    a_kustomization,
+    OVERLAYS,
+    STORES_AND_TLS,
+    composed,
     only,
     pod_of,
-    relay_with_about,
     rendered,
 )
 from support.relay_process import a_relay_process
@@ -90,6 +91,17 @@ async def test_every_object_is_taken_with_every_field_checked(tmp_path: Path) ->
                         await plane.call("GET", path_of(item))
 
 
+async def test_the_components_are_taken_with_every_overlay(tmp_path: Path) -> None:
+    async with a_prepared_plane(tmp_path) as plane:
+        for overlay in OVERLAYS:
+            for components in STORES_AND_TLS:
+                own = tmp_path / "-".join((overlay, *components))
+                own.mkdir()
+                items = composed(own, f"overlays/{overlay}", *components)
+                for item in [*items, a_pod_of(only(items, "Deployment"))]:
+                    await plane.apply(item, **STRICTLY)
+
+
 async def test_the_pods_are_allowed_where_only_restricted_ones_are(tmp_path: Path) -> None:
     async with a_prepared_plane(tmp_path) as plane:
         for folder in [folder for folder in FOLDERS if folder != "karmada-hub"]:
@@ -161,7 +173,7 @@ async def test_the_relay_warns_with_its_component_of_a_name_that_the_cluster_has
             "spec": {"value": "eu-2"},
         }
         await plane.create(name)
-        for item in rendered(a_kustomization(own, relay_with_about(own))):
+        for item in composed(own, "relay", "relay-about"):
             if item["kind"].startswith(("ClusterRole", "ServiceAccount")):
                 await plane.apply(item)
         token = await plane.grant_token("llm", "qwen", name="token")
