@@ -590,8 +590,9 @@ class PoolChanges(_message.Message):
 
     @_builtins.property
     def unlisted(self) -> _containers.RepeatedCompositeFieldContainer[_pool_pb2.PoolKey]:
-        """Pools whose lease ended while renewals may have been missed. Take them out
-        of the fold and carry them until the first exact mark.
+        """Pools whose lease ended while renewals may have been missed, or, with a
+        shared store, before this instance saw one. Take them out of the fold and
+        carry them until the first exact mark.
         """
 
     def __init__(

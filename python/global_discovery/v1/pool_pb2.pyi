@@ -76,19 +76,26 @@ class _EstimatedReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Estim
     interval and has not yet listened again for one whole lease.
     """
     ESTIMATED_REASON_STORE_UNREADABLE: _EstimatedReason.ValueType  # 3
-    """A shared store could not be read or written within the last lease."""
+    """Now or within the last lease, a shared store could not be read or written,
+    or its newest complete read was older than the bound.
+    """
     ESTIMATED_REASON_REGION_SILENT: _EstimatedReason.ValueType  # 4
-    """A region of a shared store was not heard within the last lease."""
+    """Now or within the last lease, a region of a shared store was silent for
+    longer than two heartbeat intervals. One that left in order is not, and one
+    is forgotten an hour after its last sign.
+    """
     ESTIMATED_REASON_MASS_LAPSE: _EstimatedReason.ValueType  # 5
     """More than half of the pools, and at least ten, missed their heartbeats
     together: the cause lies more likely between them and this instance than
     with each of them. Lasts two leases.
     """
     ESTIMATED_REASON_SOURCE_UNSYNCED: _EstimatedReason.ValueType  # 6
-    """The watch on the Kubernetes API is not in sync."""
+    """The watch on the Kubernetes API is not in sync: nothing was listed yet, or
+    it is known to be broken or silent. What was last known stands.
+    """
     ESTIMATED_REASON_DAMPED: _EstimatedReason.ValueType  # 7
-    """Many pools of one cluster lost their endpoints together; for at most ten
-    seconds they are shown as they were.
+    """Many pools of one cluster lost their last relay or frontend together; each
+    is shown as it was for at most ten seconds after its loss.
     """
 
 class EstimatedReason(_EstimatedReason, metaclass=_EstimatedReasonEnumTypeWrapper):
@@ -105,19 +112,26 @@ ESTIMATED_REASON_STALLED: EstimatedReason.ValueType  # 2
 interval and has not yet listened again for one whole lease.
 """
 ESTIMATED_REASON_STORE_UNREADABLE: EstimatedReason.ValueType  # 3
-"""A shared store could not be read or written within the last lease."""
+"""Now or within the last lease, a shared store could not be read or written,
+or its newest complete read was older than the bound.
+"""
 ESTIMATED_REASON_REGION_SILENT: EstimatedReason.ValueType  # 4
-"""A region of a shared store was not heard within the last lease."""
+"""Now or within the last lease, a region of a shared store was silent for
+longer than two heartbeat intervals. One that left in order is not, and one
+is forgotten an hour after its last sign.
+"""
 ESTIMATED_REASON_MASS_LAPSE: EstimatedReason.ValueType  # 5
 """More than half of the pools, and at least ten, missed their heartbeats
 together: the cause lies more likely between them and this instance than
 with each of them. Lasts two leases.
 """
 ESTIMATED_REASON_SOURCE_UNSYNCED: EstimatedReason.ValueType  # 6
-"""The watch on the Kubernetes API is not in sync."""
+"""The watch on the Kubernetes API is not in sync: nothing was listed yet, or
+it is known to be broken or silent. What was last known stands.
+"""
 ESTIMATED_REASON_DAMPED: EstimatedReason.ValueType  # 7
-"""Many pools of one cluster lost their endpoints together; for at most ten
-seconds they are shown as they were.
+"""Many pools of one cluster lost their last relay or frontend together; each
+is shown as it was for at most ten seconds after its loss.
 """
 Global___EstimatedReason: _TypeAlias = EstimatedReason  # noqa: Y015
 
@@ -345,7 +359,9 @@ class Pool(_message.Message):
 
     @_builtins.property
     def relays(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The union of the relays of all live shares, at most 256, sorted."""
+        """The union of the relays of all live shares, in the modes `mcs` and `karmada`
+        the addresses of its Ready relays; at most 256, sorted.
+        """
 
     @_builtins.property
     def registered_time(self) -> _timestamp_pb2.Timestamp:
@@ -423,7 +439,8 @@ class Mark(_message.Message):
     bound_secs: _builtins.float
     """The bound of the registrations, in seconds: how recently registered a pool
     may be and still be missing from an exact view. 1 for a server with a
-    store of its own.
+    store of its own; with a shared one it covers the time in which this
+    instance sees what another one took, and may change.
     """
     slices_bound_secs: _builtins.float
     """The bound of the imported EndpointSlices, in seconds. Present in the modes
