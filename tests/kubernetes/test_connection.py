@@ -100,6 +100,7 @@ async def test_one_401_is_not_told_and_repeated_at_once(tmp_path: Path) -> None:
             await api.asked_for(watches, "watch")
             await it.following()
             assert it.waits[-1] == 0
+            it.timer.advance(30)
         assert it.events == []
         assert "out_of_sync" not in it.sink.calls
 

@@ -129,6 +129,9 @@ FAULTS_OF_A_LIST: dict[str, Fault] = {
     "half": Answer(200, b'{"metadata":{"resourceVersion":"1"},"items":[{'),
     "cut": Stream(b'{"metadata"', "reset"),
     "410": gone(),
+    "one page after the other, all the same": Answer(
+        200, b'{"metadata":{"resourceVersion":"1","continue":"again"},"items":[]}'
+    ),
 }
 
 
@@ -210,6 +213,21 @@ async def test_429_keeps_the_version_and_waits_as_long_as_it_is_told(tmp_path: P
             assert it.reader.figures.failures == {Failure.THROTTLED: 1}
             if not isinstance(fault, Stream):
                 assert it.waits[-1] >= 7
+
+
+async def test_401_within_watches_that_began_well_is_repeated_at_once_only_once(
+    tmp_path: Path,
+) -> None:
+    async with fake_kube_api() as api, reading(api, tmp_path) as it:
+        it.drive()
+        for number in range(1, 4):
+            await api.watching()
+            await it.following()
+            api.inject(error_event(401, "Unauthorized"))
+            await api.asked_for(number + 1, "watch")
+        assert it.waits[1] == 0.0, "the token may have been rotated"
+        assert it.waits[2] > 0.0
+        assert [told["reason"] for told in it.said(Event.WATCH_FAILING)] == ["unauthorized"]
 
 
 async def test_504_is_believed_after_a_few_times(tmp_path: Path) -> None:

@@ -213,11 +213,12 @@ class ListWatch(Generic[T]):
     # -- what follows --------------------------------------------------------
 
     def _settled(self) -> None:
-        self._refused_once = False
         self._too_new = 0
         self._sync.reached()
 
     def _well(self) -> None:
+        # Not as soon as it settled: a server may take a watch and then refuse it by an event.
+        self._refused_once = False
         self._backoff.start_over()
         self._around.telling.healed(self._scope.namespace)
 
