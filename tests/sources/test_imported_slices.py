@@ -52,6 +52,23 @@ def test_an_empty_list_is_a_complete_one(world: SlicesWorld) -> None:
     assert (world.mark, world.synced) == (SYNCED, True)
 
 
+def test_what_is_written_one_after_the_other_is_shown_together() -> None:
+    world = SlicesWorld(gathers=True)
+    world.slices.replaced([OTHERS])
+    world.slices.in_sync()
+    assert set(world.pools) == {OTHER}
+    world.slices.put(RELAYS)
+    world.slices.deleted(*OTHERS.key)
+    assert set(world.pools) == {OTHER}
+    world.slices.put(FRONTENDS)
+    assert len(world.turns) == 1
+    world.turn()
+    assert world.changes() == 2
+    assert set(world.pools) == {KEY}
+    assert world.pools[KEY].frontends == ("http://10.0.0.2:8000",)
+    assert not world.turns
+
+
 def test_out_of_sync_the_last_state_stays_and_is_marked_at_once(world: SlicesWorld) -> None:
     world.slices.replaced([RELAYS])
     world.slices.in_sync()

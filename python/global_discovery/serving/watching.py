@@ -31,6 +31,9 @@ from global_discovery.sources.imported_routers import ImportedRouters, RouterSer
 from global_discovery.sources.imported_slices import ImportedSlices
 from global_discovery.sources.member_clusters import CLUSTERS, MemberClusters, decode_cluster
 
+GATHER_SECONDS = 0.05
+"""Between the first event of several and the look at all of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class WatchingSettings:
@@ -60,7 +63,12 @@ class SlicesWatching:
         """Must be made inside the event loop; asks nothing yet."""
         loop = asyncio.get_running_loop()
         timer = SuspendAwareTimer()
-        slices = ImportedSlices(settings.discovery, call_soon=loop.call_soon, report=report)
+        slices = ImportedSlices(
+            settings.discovery,
+            call_soon=loop.call_soon,
+            gather=lambda turn: loop.call_later(GATHER_SECONDS, turn),
+            report=report,
+        )
         pools = ImportedPools(slices, naming=settings.naming, report=report)
         routers = None
         if settings.router_service is not None:

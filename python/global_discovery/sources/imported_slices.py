@@ -8,8 +8,11 @@ that a slice that moves, is split or comes back needs no rule of its own.
 What arrives is only put aside, and looked at in turns of bounded work with the
 loop let go in between: five thousand slices at once hold nobody up. Readers
 publish when everything that had arrived is looked at, never a half of it, and
-only then is the set said to be complete. Under more than about a hundred
-thousand changed endpoints a second that moment would not come.
+only then is the set said to be complete. Single events are first gathered for a
+moment: the slices of a pool's two Services are written one after the other.
+
+Under more than about a hundred thousand changed endpoints a second the time to
+publish would not come.
 """
 
 from collections import Counter
@@ -65,13 +68,19 @@ class ImportedSlices:
         discovery: Discovery,
         *,
         call_soon: Callable[[Callable[[], None]], object],
+        gather: Callable[[Callable[[], None]], object] | None = None,
         report: Report = ignore,
         endpoints_a_turn: int = ENDPOINTS_A_TURN,
     ) -> None:
-        """`call_soon` has something called on a later turn of the loop, as asyncio's does."""
+        """`call_soon` has something called on a later turn of the loop, as asyncio's does.
+
+        `gather` does so after a moment in which further events may come; without it
+        no event is waited for.
+        """
         self._endpoints_a_turn = endpoints_a_turn
         self._discovery = discovery
         self._call_soon = call_soon
+        self._gather = gather or call_soon
         self._report = report
         self._clusters: frozenset[str] | None = None
         self._readers: list[SliceReader] = []
@@ -130,12 +139,12 @@ class ImportedSlices:
     def put(self, item: EndpointSlice) -> None:
         """A slice came or changed, whatever was known of it."""
         self._arrived[item.key] = item
-        self._schedule()
+        self._schedule_event()
 
     def deleted(self, namespace: str, name: str) -> None:
         """A slice is gone, or no longer selected."""
         self._arrived[namespace, name] = None
-        self._schedule()
+        self._schedule_event()
 
     def in_sync(self) -> None:
         """What was stored follows the server, once everything that arrived is looked at."""
@@ -157,6 +166,11 @@ class ImportedSlices:
         if not self._scheduled:
             self._scheduled = True
             self._call_soon(self._turn)
+
+    def _schedule_event(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._gather(self._turn)
 
     def _turn(self) -> None:
         """Looks at some of what there is to look at."""
