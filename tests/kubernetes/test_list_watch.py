@@ -1,5 +1,6 @@
 """One list and watch against the fake API server: after every fault its set is the right one."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from support.fake_kube_api import (
     unauthorized,
     watch_event,
 )
-from support.kube_reading import a_slice, reading
+from support.kube_reading import PATIENCE_SECONDS, a_slice, reading
 
 
 async def test_what_is_there_and_what_changes_reaches_the_sink(tmp_path: Path) -> None:
@@ -86,6 +87,19 @@ async def test_a_list_whose_place_expires_between_pages_begins_again(tmp_path: P
         assert (api.count("list"), api.count("continue")) == (2, 2)
 
 
+async def test_a_list_that_never_ends_is_given_up(tmp_path: Path) -> None:
+    page = Answer(200, b'{"metadata":{"resourceVersion":"1","continue":"again"},"items":[]}')
+    async with fake_kube_api() as api, reading(api, tmp_path) as it:
+        api.fail_always(page, verb="list")
+        api.fail_always(page, verb="continue")
+        it.drive(until=31)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await it.driving
+        assert api.count("continue") <= api.count("list") <= 7
+        assert [told["reason"] for told in it.said(Event.WATCH_FAILING)] == ["undecodable"]
+        assert it.sink.calls == []
+
+
 FAULTS_OF_ANY_CALL: dict[str, Fault] = {
     "429 as text": throttled_text(),
     "429 as JSON": throttled(),
@@ -129,9 +143,6 @@ FAULTS_OF_A_LIST: dict[str, Fault] = {
     "half": Answer(200, b'{"metadata":{"resourceVersion":"1"},"items":[{'),
     "cut": Stream(b'{"metadata"', "reset"),
     "410": gone(),
-    "one page after the other, all the same": Answer(
-        200, b'{"metadata":{"resourceVersion":"1","continue":"again"},"items":[]}'
-    ),
 }
 
 
