@@ -7,12 +7,11 @@ that a slice that moves, is split or comes back needs no rule of its own.
 
 What arrives is only put aside, and looked at in turns of bounded work with the
 loop let go in between: five thousand slices at once hold nobody up. Readers
-publish when everything that had arrived is looked at, never a half of it, and
-only then is the set said to be complete. Single events are first gathered for a
-moment: the slices of a pool's two Services are written one after the other.
-
-Under more than about a hundred thousand changed endpoints a second the time to
-publish would not come.
+publish when everything that had arrived when the first turn began is looked at,
+never a half of it, and only then is the set said to be complete; what arrives
+meanwhile, however much, waits for the next series of turns. Single events are first
+gathered for a moment: the slices of a pool's two Services are written one after the
+other.
 """
 
 from collections import Counter
@@ -88,7 +87,12 @@ class ImportedSlices:
         self._services: dict[Service, dict[SliceKey, EndpointSlice]] = {}
         self._refused: Counter[Refusal] = Counter()
         self._arrived: dict[SliceKey, EndpointSlice | None] = {}
-        """The newest of each slice that was not looked at yet; None: it is gone."""
+        """The newest of each slice since the series of turns began; None: it is gone."""
+        self._taking: dict[SliceKey, EndpointSlice | None] = {}
+        """What had arrived before, and is not looked at yet."""
+        self._under_way = False
+        self._taking_in_sync = False
+        """Whether the series has everything that arrived before the set was in sync."""
         self._newly_refused: list[tuple[SliceKey, Refusal]] = []
         self._scheduled = False
         self._told_in_sync = False
@@ -125,14 +129,14 @@ class ImportedSlices:
             return
         self._clusters = clusters
         for key, stored in self._stored.items():
-            self._arrived.setdefault(key, stored.endpoint_slice)
+            self._arrived.setdefault(key, self._taking.get(key, stored.endpoint_slice))
         self._schedule()
 
     # -- the sink of a list and watch ----------------------------------------
 
     def replaced(self, items: Sequence[EndpointSlice]) -> None:
         """The whole set as of one moment."""
-        self._arrived = dict.fromkeys(self._stored)
+        self._arrived = dict.fromkeys([*self._stored, *self._taking])
         self._arrived.update((item.key, item) for item in items)
         self._schedule()
 
@@ -154,7 +158,7 @@ class ImportedSlices:
 
     def out_of_sync(self) -> None:
         """What is stored stays, and counts as old from now on."""
-        self._told_in_sync = False
+        self._told_in_sync = self._taking_in_sync = False
         if self._in_sync:
             self._in_sync = False
             for reader in self._readers:
@@ -175,6 +179,10 @@ class ImportedSlices:
     def _turn(self) -> None:
         """Looks at some of what there is to look at."""
         self._scheduled = False
+        if not self._under_way:
+            self._under_way = True
+            self._taking, self._arrived = self._arrived, {}
+            self._taking_in_sync = self._told_in_sync
         left = self._take_arrived(self._endpoints_a_turn)
         for reader in self._readers:
             if left > 0:
@@ -182,16 +190,23 @@ class ImportedSlices:
         if left <= 0:
             self._schedule()
             return
+        self._settle()
+
+    def _settle(self) -> None:
+        """The series is over: all that it looked at is published together."""
+        self._under_way = False
         self._tell_refusals()
-        if self._told_in_sync:
+        if self._taking_in_sync and self._told_in_sync:
             self._in_sync = self.synced = True
         for reader in self._readers:
             reader.settled()
+        if self._arrived or self._told_in_sync != self._in_sync:
+            self._schedule()
 
     def _take_arrived(self, left: int) -> int:
-        while self._arrived and left > 0:
-            key = next(iter(self._arrived))
-            item = self._arrived.pop(key)
+        while self._taking and left > 0:
+            key = next(iter(self._taking))
+            item = self._taking.pop(key)
             left -= 1 if item is None else item.weight
             self._store(key, item)
         return left
