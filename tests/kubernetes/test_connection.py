@@ -10,7 +10,7 @@ import pytest
 import trustme
 
 from global_discovery.domain.events import Event
-from global_discovery.kubernetes.connection import ApiConnection, _failed
+from global_discovery.kubernetes.connection import LOAD_SECONDS, ApiConnection, _failed
 from global_discovery.kubernetes.credentials import (
     CredentialsUnreadable,
     InCluster,
@@ -19,7 +19,7 @@ from global_discovery.kubernetes.credentials import (
 )
 from global_discovery.kubernetes.failures import CallFailed, Failure
 from support.fake_kube_api import Hang, fake_kube_api, forbidden, unauthorized
-from support.kube_reading import a_slice, reading
+from support.kube_reading import Reading, a_slice, reading
 from support.timer import MovedTimer
 
 SLICES = "/apis/discovery.k8s.io/v1/endpointslices"
@@ -41,6 +41,27 @@ def secret(path: Path, text: str | bytes) -> None:
     new = path.with_suffix(".new")
     new.write_bytes(text if isinstance(text, bytes) else text.encode())
     new.replace(path)
+
+
+async def started_child(it: Reading, file: Path) -> int:
+    """The process whose number a plugin has written into a file."""
+    written: list[str] = []
+
+    def is_written() -> bool:
+        written[:] = [file.read_text()] if file.exists() else [""]
+        return written[0].endswith("\n")
+
+    await it.until(is_written)
+    return int(written[0])
+
+
+def is_running(process: int) -> bool:
+    """Whether it is there and not only waits for somebody to ask how it ended."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return state.rpartition(")")[2].split()[0] != "Z"
 
 
 async def test_a_token_file_that_is_rotated_is_read_before_the_next_request(
@@ -89,6 +110,61 @@ async def test_a_401_has_a_plugin_asked_for_a_new_token(tmp_path: Path) -> None:
         assert it.events == []
 
 
+async def test_a_plugin_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
+    script = 'sleep 1000 & echo $! > "$0"; wait'
+    plugin = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "sh",
+        "args": ["-c", script, str(tmp_path / "child")],
+        "interactiveMode": "Never",
+    }
+    async with fake_kube_api() as api, reading(api, tmp_path, user={"exec": plugin}) as it:
+        it.drive(until=1)
+        child = await started_child(it, tmp_path / "child")
+        it.timer.advance(LOAD_SECONDS)
+        await it.driving
+        assert [told["reason"] for told in it.said(Event.WATCH_FAILING)] == ["credentials"]
+        await it.until(lambda: not is_running(child))
+
+
+async def test_a_plugin_that_hangs_does_not_outlive_its_reader(tmp_path: Path) -> None:
+    plugin = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "sh",
+        "args": ["-c", 'echo $$ > "$0"; exec sleep 1000', str(tmp_path / "child")],
+        "interactiveMode": "Never",
+    }
+    async with fake_kube_api() as api, reading(api, tmp_path, user={"exec": plugin}) as it:
+        it.drive()
+        child = await started_child(it, tmp_path / "child")
+    assert not is_running(child)
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        ("no", "no JSON"),
+        ("[]", "no ExecCredential"),
+        ('{"apiVersion":"v0","kind":"ExecCredential","status":{}}', "apiVersion is not"),
+        ("; echo why >&2; exit 3", "returned 3. why"),
+    ],
+)
+async def test_what_is_wrong_with_a_plugin_is_told(output: str, told: str, tmp_path: Path) -> None:
+    command = f"echo {output}" if output.startswith(";") else f"echo '{output}'"
+    plugin = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "sh",
+        "args": ["-c", command],
+        "interactiveMode": "Never",
+    }
+    async with fake_kube_api() as api, reading(api, tmp_path, user={"exec": plugin}) as it:
+        it.drive()
+        await it.until(lambda: it.said(Event.WATCH_FAILING))
+        (failing,) = it.said(Event.WATCH_FAILING)
+        assert failing["reason"] == "credentials"
+        assert told in failing["message"]
+
+
 async def test_one_401_is_not_told_and_repeated_at_once(tmp_path: Path) -> None:
     secret(tmp_path / "token", "one")
     async with fake_kube_api() as api, reading(api, tmp_path, user={"tokenFile": "token"}) as it:
@@ -100,6 +176,7 @@ async def test_one_401_is_not_told_and_repeated_at_once(tmp_path: Path) -> None:
             await api.asked_for(watches, "watch")
             await it.following()
             assert it.waits[-1] == 0
+            it.timer.advance(30)
         assert it.events == []
         assert "out_of_sync" not in it.sink.calls
 

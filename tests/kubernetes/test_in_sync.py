@@ -36,6 +36,23 @@ async def test_a_watch_that_ends_normally_and_goes_on_is_not_broken(tmp_path: Pa
         assert it.sink.calls == ["replaced", "in_sync", "put"]
 
 
+async def test_a_list_that_took_long_counts_once_a_watch_goes_on_from_it(tmp_path: Path) -> None:
+    async with fake_kube_api() as api, reading(api, tmp_path) as it:
+        for number in range(501):
+            api.put(a_slice(f"s{number}"))
+        api.fail_next(Hang(), verb="watch")
+        it.drive()
+        await api.asked_for(1, "continue")
+        it.timer.advance(11)
+        await api.asked_for(1, "watch")
+        assert it.sink.calls == ["replaced"], "it shows what was there eleven seconds ago"
+        await it.timer.slept_for(15)
+        it.timer.advance(15)
+        await it.following()
+        await it.right_again()
+        assert it.sink.calls == ["replaced", "in_sync"]
+
+
 async def test_a_watch_that_ended_normally_is_broken_after_ten_seconds(tmp_path: Path) -> None:
     async with fake_kube_api() as api, reading(api, tmp_path) as it:
         it.drive()

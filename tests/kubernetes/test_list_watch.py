@@ -1,5 +1,6 @@
 """One list and watch against the fake API server: after every fault its set is the right one."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from support.fake_kube_api import (
     unauthorized,
     watch_event,
 )
-from support.kube_reading import a_slice, reading
+from support.kube_reading import PATIENCE_SECONDS, a_slice, reading
 
 
 async def test_what_is_there_and_what_changes_reaches_the_sink(tmp_path: Path) -> None:
@@ -84,6 +85,19 @@ async def test_a_list_whose_place_expires_between_pages_begins_again(tmp_path: P
         await it.right_again()
         assert it.sink.calls[:2] == ["replaced", "in_sync"]
         assert (api.count("list"), api.count("continue")) == (2, 2)
+
+
+async def test_a_list_that_never_ends_is_given_up(tmp_path: Path) -> None:
+    page = Answer(200, b'{"metadata":{"resourceVersion":"1","continue":"again"},"items":[]}')
+    async with fake_kube_api() as api, reading(api, tmp_path) as it:
+        api.fail_always(page, verb="list")
+        api.fail_always(page, verb="continue")
+        it.drive(until=31)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await it.driving
+        assert api.count("continue") <= api.count("list") <= 7
+        assert [told["reason"] for told in it.said(Event.WATCH_FAILING)] == ["undecodable"]
+        assert it.sink.calls == []
 
 
 FAULTS_OF_ANY_CALL: dict[str, Fault] = {
@@ -210,6 +224,21 @@ async def test_429_keeps_the_version_and_waits_as_long_as_it_is_told(tmp_path: P
             assert it.reader.figures.failures == {Failure.THROTTLED: 1}
             if not isinstance(fault, Stream):
                 assert it.waits[-1] >= 7
+
+
+async def test_401_within_watches_that_began_well_is_repeated_at_once_only_once(
+    tmp_path: Path,
+) -> None:
+    async with fake_kube_api() as api, reading(api, tmp_path) as it:
+        it.drive()
+        for number in range(1, 4):
+            await api.watching()
+            await it.following()
+            api.inject(error_event(401, "Unauthorized"))
+            await api.asked_for(number + 1, "watch")
+        assert it.waits[1] == 0.0, "the token may have been rotated"
+        assert it.waits[2] > 0.0
+        assert [told["reason"] for told in it.said(Event.WATCH_FAILING)] == ["unauthorized"]
 
 
 async def test_504_is_believed_after_a_few_times(tmp_path: Path) -> None:

@@ -1,8 +1,12 @@
 """The small parts: waits, lines, refusals, selectors."""
 
+import asyncio
 import itertools
+import math
 
+import aiohttp
 import pytest
+from aiohttp.base_protocol import BaseProtocol
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,10 +21,13 @@ from global_discovery.kubernetes.failures import (
     refused,
 )
 from global_discovery.kubernetes.lines import Lines, TooLong
+from global_discovery.kubernetes.objects import PORTION_BYTES
 from global_discovery.kubernetes.reader import FREE_RETRIES, RETRY_SPACING
 from global_discovery.kubernetes.scope import ENDPOINT_SLICES
+from global_discovery.kubernetes.watching import Hooks, Watching
 from support.fake_kube_api.selectors import selects
 from support.kube_reading import RecordingSink, Thing, ThingMeta
+from support.timer import MovedTimer
 
 
 def test_waits_double_to_the_cap_and_start_over() -> None:
@@ -31,6 +38,31 @@ def test_waits_double_to_the_cap_and_start_over() -> None:
     assert backoff.next() == 0.8
     backoff.to_the_cap()
     assert backoff.next() == 30
+
+
+async def test_many_events_at_once_let_the_loop_go_in_between() -> None:
+    loop = asyncio.get_running_loop()
+    line = b"x" * 1023 + b"\n"
+    content = aiohttp.StreamReader(BaseProtocol(loop), 2**30, loop=loop)
+    content.feed_data(line * 1024)
+    content.feed_eof()
+    taken: list[bytes] = []
+    seen: list[int] = []
+
+    async def look() -> None:
+        while True:
+            seen.append(len(taken))
+            await asyncio.sleep(0)
+
+    looking = asyncio.create_task(look())
+    timer = MovedTimer()
+    hooks = Hooks(taken.append, lambda: None, lambda: None)
+    watching = Watching(timer, hooks, silent_since=timer.now(), relist_at=math.inf)
+    assert await watching.follow(content)
+    looking.cancel()
+    assert len(taken) == 1024
+    steps = [after - before for before, after in itertools.pairwise([*seen, 1024])]
+    assert max(steps) <= PORTION_BYTES // len(line) + 1
 
 
 @given(st.floats(0, 1), st.integers(1, 10), st.floats(0.1, 300))

@@ -303,12 +303,16 @@ async def test_the_figures_of_the_watch_are_served(tmp_path: Path) -> None:
         world.show("pool")
         await world.register("pool")
         await world.listed("pool")
+        world.put("pool-frontend", "10.0.0.2", ("metrics", 8000))
+        await world.process.event("frontend_port_missing")
         async with world._session.get(f"{world._url}/metrics") as answer:
             text = await answer.text()
         for line in (
             "global_discovery_slices 2.0",
             "global_discovery_slices_in_sync 1.0",
             'global_discovery_slices_relists_total{reason="first"} 1.0',
+            'global_discovery_slice_warnings{warning="frontend_port_missing"} 1.0',
+            'global_discovery_slice_warnings{warning="slice_damaged"} 0.0',
             'global_discovery_slices_refused{reason="no_source_cluster"} 0.0',
             'global_discovery_slices_watch_failures_total{reason="forbidden"} 0.0',
         ):

@@ -302,6 +302,14 @@ def test_a_missing_port_is_told_once_until_it_was_there_again(world: SlicesWorld
     assert not world.pools[KEY].frontend_port_seen
 
 
+def test_the_warnings_that_hold_can_be_counted(world: SlicesWorld) -> None:
+    wrong = a_slice("qwen-frontend", endpoint("10.0.0.2"), port="metrics")
+    world.slices.replaced([wrong, a_slice("llama-frontend", endpoint("none"))])
+    assert world.source.warnings() == {Event.FRONTEND_PORT_MISSING: 1, Event.SLICE_DAMAGED: 1}
+    world.slices.deleted(*wrong.key)
+    assert world.source.warnings() == {Event.SLICE_DAMAGED: 1}
+
+
 def test_warnings_go_with_the_pool_and_come_back_with_it(world: SlicesWorld) -> None:
     portless = a_slice("qwen-frontend", endpoint("10.0.0.1"), port="grpc", name="f")
     for _ in range(2):

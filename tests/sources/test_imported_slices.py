@@ -52,6 +52,74 @@ def test_an_empty_list_is_a_complete_one(world: SlicesWorld) -> None:
     assert (world.mark, world.synced) == (SYNCED, True)
 
 
+def test_what_is_written_one_after_the_other_is_shown_together() -> None:
+    world = SlicesWorld(gathers=True)
+    world.slices.replaced([OTHERS])
+    world.slices.in_sync()
+    assert set(world.pools) == {OTHER}
+    world.slices.put(RELAYS)
+    world.slices.deleted(*OTHERS.key)
+    assert set(world.pools) == {OTHER}
+    world.slices.put(FRONTENDS)
+    assert len(world.turns) == 1
+    world.turn()
+    assert world.changes() == 2
+    assert set(world.pools) == {KEY}
+    assert world.pools[KEY].frontends == ("http://10.0.0.2:8000",)
+    assert not world.turns
+
+
+@pytest.fixture
+def small_turns() -> SlicesWorld:
+    """A synced world of one slice, whose turns are taken by hand and look at one more each."""
+    world = SlicesWorld(by_hand=True, endpoints_a_turn=2)
+    world.slices.replaced([OTHERS])
+    world.slices.in_sync()
+    world.run_turns()
+    return world
+
+
+def test_what_never_stops_arriving_is_shown_all_the_same(small_turns: SlicesWorld) -> None:
+    small_turns.slices.put(RELAYS)
+    for number in range(40):
+        for name in ("a", "b", "c"):
+            small_turns.slices.put(a_slice(f"{name}-pool-relay", endpoint(f"10.1.0.{number + 1}")))
+        small_turns.turn()
+        if KEY in small_turns.pools:
+            return
+    raise AssertionError("not shown after forty turns")
+
+
+def test_a_series_of_turns_is_no_list_that_came_after_it_began(small_turns: SlicesWorld) -> None:
+    small_turns.slices.put(RELAYS)
+    small_turns.slices.put(FRONTENDS)
+    small_turns.turn()
+    small_turns.slices.out_of_sync()
+    small_turns.slices.replaced([OTHERS])
+    small_turns.slices.in_sync()
+    marks = []
+    while small_turns.turns:
+        small_turns.turn()
+        marks.append((small_turns.mark == SYNCED, set(small_turns.pools)))
+    assert marks[-1] == (True, {OTHER})
+    assert not any(exact for exact, pools in marks if pools != {OTHER})
+
+
+def test_clusters_that_become_known_within_a_series_bring_nothing_old_back() -> None:
+    world = SlicesWorld(KARMADA, by_hand=True, endpoints_a_turn=2)
+    old = sample("karmada/hub-v4")
+    world.slices.replaced([old])
+    world.slices.in_sync()
+    world.run_turns()
+    assert world.pools
+    world.slices.put(a_slice("x-pool-relay", endpoint("10.0.0.9")))
+    world.slices.deleted(*old.key)
+    world.turn()
+    world.slices.know_clusters(frozenset({"one"}))
+    world.run_turns()
+    assert not world.pools
+
+
 def test_out_of_sync_the_last_state_stays_and_is_marked_at_once(world: SlicesWorld) -> None:
     world.slices.replaced([RELAYS])
     world.slices.in_sync()

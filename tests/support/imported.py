@@ -107,15 +107,20 @@ class SlicesWorld:
         discovery: Discovery = MCS,
         *,
         by_hand: bool = False,
+        gathers: bool = False,
         endpoints_a_turn: int = ENDPOINTS_A_TURN,
     ) -> None:
-        """`by_hand`: turns are taken by `turn`; else each as soon as it is asked for."""
+        """`by_hand`: turns are taken by `turn`; else each as soon as it is asked for.
+
+        `gathers`: those after which events were gathered are taken by `turn`.
+        """
         self.turns: deque[Callable[[], None]] = deque()
         self.events: list[tuple[Event, dict[str, Any]]] = []
         self.woken = 0
         self.slices = ImportedSlices(
             discovery,
             call_soon=self.turns.append if by_hand else lambda turn: turn(),
+            gather=self.turns.append if gathers else None,
             report=self._report,
             endpoints_a_turn=endpoints_a_turn,
         )

@@ -34,6 +34,7 @@ class Room:
     source: HandSource = field(default_factory=HandSource)
     age: tuple[float, float] = (480.0, 720.0)
     history: int = 1000
+    gather: float = 0.0
     encoder: Encoder[Pool] = wire.POOLS
     streams: list[HandStream] = field(default_factory=list)
 
@@ -46,6 +47,7 @@ class Room:
             self.encoder,
             write_seconds=30.0,
             stream_age=self.age,
+            gather_seconds=self.gather,
             loop=self.loop,  # type: ignore[arg-type]  # as much of one as it uses
         )
 
@@ -118,6 +120,26 @@ def test_a_change_in_a_quiet_view_goes_out_at_once(room: Room) -> None:
     room.loop.run_due()
     stream.step()
     assert key_of(stream.client.messages[-1].changes.pools[0].key) == tuple(ONE)
+
+
+def test_what_changes_within_a_moment_goes_out_together_where_that_is_wanted() -> None:
+    room = Room(gather=0.1)
+    stream = room.open()
+    room.pass_time(1.0)
+    begun = len(stream.frames)
+    room.source.put(a_pool(ONE))
+    room.pass_time(0.06)
+    room.view.refresh()
+    room.source.put(a_pool(TWO))
+    room.pass_time(0.03)
+    assert len(stream.frames) == begun
+    room.pass_time(0.02)
+    (message,) = stream.client.messages[begun:]
+    assert {key_of(pool.key) for pool in message.changes.pools} == {tuple(ONE), tuple(TWO)}
+    room.pass_time(1.0)
+    room.source.put(a_pool(ONE, model="another"))
+    room.pass_time(0.101)
+    assert told(stream)[-1] == "another"
 
 
 def test_changes_of_a_moving_view_go_out_together_every_50_ms(room: Room) -> None:

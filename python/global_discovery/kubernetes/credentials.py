@@ -18,7 +18,10 @@ import yaml
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
 
+from global_discovery.kubernetes import exec_plugin
+
 logging.getLogger("kubernetes_asyncio.config.kube_config").setLevel(logging.CRITICAL)
+exec_plugin.install()
 
 KUBECONFIG_VARIABLE = "KUBECONFIG"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")

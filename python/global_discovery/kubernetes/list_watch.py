@@ -142,11 +142,13 @@ class ListWatch(Generic[T]):
         self._relist = None
         self._relist_at = now + SHORTEST_RELIST + spread * self._around.jitter()
         self._version = listed.version
-        self._alive_at = max(began, now - GRACE_SECONDS)
+        self._alive_at = began
         self.figures.listed = self.figures.heard = now
         self._refused_once = False
-        self._sync.reached()
-        self._sync.paused()
+        if now - began < GRACE_SECONDS:
+            self._sync.reached()
+            self._sync.paused()
+        # Else it shows what was there a good while ago: the watch says when it is made up for.
 
     async def _watch(self) -> float:
         self.figures.requests += 1
@@ -213,11 +215,12 @@ class ListWatch(Generic[T]):
     # -- what follows --------------------------------------------------------
 
     def _settled(self) -> None:
-        self._refused_once = False
         self._too_new = 0
         self._sync.reached()
 
     def _well(self) -> None:
+        # Not as soon as it settled: a server may take a watch and then refuse it by an event.
+        self._refused_once = False
         self._backoff.start_over()
         self._around.telling.healed(self._scope.namespace)
 

@@ -33,11 +33,12 @@ async def list_all(
 ) -> Listed[T]:
     """The whole set, as consistent as the server can be: no version is asked for.
 
-    Raises CallFailed, also when the place in the list expires between two pages;
-    nothing of the earlier pages counts then.
+    Raises CallFailed, also when the place in the list expires between two pages, or
+    is one where the list was before; nothing of the earlier pages counts then.
     """
     items: dict[Key, T] = {}
     faults: dict[Key, str] = {}
+    places: set[str] = set()
     params = {**scope.params, "limit": str(PAGE)}
     while True:
         page = await _page(connection, scope.path, params, timer)
@@ -46,6 +47,9 @@ async def list_all(
         faults |= bad
         if not page.metadata.more:
             break
+        if page.metadata.more in places:
+            raise CallFailed(Failure.UNDECODABLE, "a list that goes round in a circle")
+        places.add(page.metadata.more)
         params["continue"] = page.metadata.more
     if not page.metadata.version:
         raise CallFailed(Failure.UNDECODABLE, "a list without a version")

@@ -1,15 +1,17 @@
 """Whether a set is known to follow the server, and when that stops.
 
-A set is in sync from its first complete list on. It is out of sync
+A set is in sync from its first complete list on, or from the watch after it when that
+list took long: it shows what was there when it began. It is out of sync
 
 * at once, when its watch broke: the stream was cut, fell silent, carried an error
   or something that is no event, or the version to go on from is gone;
 * after ten seconds without a watch, whatever the reason, when the watch ended as
   watches do, a list of everything was due, or the new one cannot be opened.
 
-It is in sync again after a complete list, or once a watch goes on from where the
-last one was: it has shown an event or a bookmark, or has stayed open for a second
-(a version that is too old is refused at once, as an event of that watch).
+It is in sync again after a complete list that took less than ten seconds, or once a
+watch goes on from where the last one or a list was: it has shown an event or a
+bookmark, or has stayed open for a second (a version that is too old is refused at
+once, as an event of that watch).
 """
 
 import asyncio

@@ -14,6 +14,7 @@ import aiohttp
 from global_discovery.domain.timer import Timer
 from global_discovery.kubernetes.failures import CallFailed, Failure
 from global_discovery.kubernetes.lines import Lines, TooLong
+from global_discovery.kubernetes.objects import PORTION_BYTES
 
 SILENCE_SECONDS = 85.0
 SETTLED_SECONDS = 1.0
@@ -54,11 +55,16 @@ class Watching:
     async def follow(self, content: aiohttp.StreamReader) -> bool:
         """True when the server ended it properly, False when a list is due. Raises CallFailed."""
         lines = Lines()
+        since_breath = 0
         try:
             while (chunk := await self._chunk(content)) is not None:
                 for line in lines.feed(chunk):
                     self._hooks.line(line)
                     self._heard()
+                    since_breath += len(line)
+                    if since_breath >= PORTION_BYTES:
+                        since_breath = 0
+                        await asyncio.sleep(0)
         except TooLong as error:
             raise CallFailed(Failure.TOO_LONG, str(error)) from error
         finally:

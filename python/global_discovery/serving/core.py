@@ -27,6 +27,9 @@ from global_discovery.view.view import Keyed, View
 
 T = TypeVar("T", bound=Keyed)
 
+GATHER_SECONDS = 0.1
+"""Between the first change of one of two sides and the message about it."""
+
 
 @dataclass(frozen=True, slots=True)
 class CoreSettings:
@@ -113,6 +116,7 @@ class Core:
             encoder,
             write_seconds=seconds,
             stream_age=self.settings.stream_age,
+            gather_seconds=0.0 if self.joined is None else GATHER_SECONDS,
             ended_slow=lambda: report(Event.SLOW_WATCHER_ENDED, view=name, seconds=seconds),
             loop=loop,
         )

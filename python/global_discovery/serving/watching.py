@@ -5,7 +5,8 @@ waits for the API server: what it shows is out of sync until it answers.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from global_discovery.domain.events import Report, ignore
+from global_discovery.domain.events import Event, Report, ignore
 from global_discovery.domain.timer import SuspendAwareTimer
 from global_discovery.kubernetes.connection import ApiConnection
 from global_discovery.kubernetes.credentials import find_credentials
@@ -30,6 +31,10 @@ from global_discovery.sources.imported_pools import ImportedPools
 from global_discovery.sources.imported_routers import ImportedRouters, RouterService
 from global_discovery.sources.imported_slices import ImportedSlices
 from global_discovery.sources.member_clusters import CLUSTERS, MemberClusters, decode_cluster
+
+WARNINGS = (Event.FRONTEND_PORT_MISSING, Event.SLICE_DAMAGED, Event.TOO_MANY_ENDPOINTS)
+GATHER_SECONDS = 0.05
+"""Between the first event of several and the look at all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,12 @@ class SlicesWatching:
         """Must be made inside the event loop; asks nothing yet."""
         loop = asyncio.get_running_loop()
         timer = SuspendAwareTimer()
-        slices = ImportedSlices(settings.discovery, call_soon=loop.call_soon, report=report)
+        slices = ImportedSlices(
+            settings.discovery,
+            call_soon=loop.call_soon,
+            gather=lambda turn: loop.call_later(GATHER_SECONDS, turn),
+            report=report,
+        )
         pools = ImportedPools(slices, naming=settings.naming, report=report)
         routers = None
         if settings.router_service is not None:
@@ -85,7 +95,8 @@ class SlicesWatching:
             # What it may not read it does not report: few need it.
             clusters = Reader(connection, CLUSTERS, decode_cluster, names, timer=timer)
             self._readers.append(clusters)
-        self.figures: Collector = WatchingCollector(slices, reader)
+        warned = [source.warnings for source in (pools, routers) if source is not None]
+        self.figures: Collector = WatchingCollector(slices, reader, warned)
         naming = settings.naming
         self.sources = ImportedSources(pools, routers, naming.frontend_suffix, naming.frontend_port)
 
@@ -102,10 +113,16 @@ class SlicesWatching:
 class WatchingCollector(Collector):
     """Reads the watch's own figures at each scrape."""
 
-    def __init__(self, slices: ImportedSlices, reader: Reader[EndpointSlice]) -> None:
-        """Reads only."""
+    def __init__(
+        self,
+        slices: ImportedSlices,
+        reader: Reader[EndpointSlice],
+        warned: Sequence[Callable[[], Counter[Event]]],
+    ) -> None:
+        """Reads only; `warned` says what holds of the warnings about slices."""
         self._slices = slices
         self._reader = reader
+        self._warned = warned
 
     def collect(self) -> Iterator[Metric]:
         """See prometheus_client."""
@@ -115,6 +132,11 @@ class WatchingCollector(Collector):
         for refusal, count in self._slices.refused.items():
             refused.add_metric([refusal.value], count)
         yield refused
+        holding = sum((warned() for warned in self._warned), Counter[Event]())
+        warnings = gauge("slice_warnings", "Warnings about slices that hold.", None, "warning")
+        for event in WARNINGS:
+            warnings.add_metric([event.value], holding[event])
+        yield warnings
         yield gauge("slices_in_sync", "Whether every watch is in sync.", figures.in_sync)
         yield from _age("slices_event_age_seconds", "event", figures.seconds_since_heard)
         yield from _age("slices_list_age_seconds", "complete list", figures.seconds_since_list)

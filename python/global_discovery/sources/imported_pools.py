@@ -1,9 +1,10 @@
 """What the imported slices show of pools, as a source: one side of the join."""
 
+from collections import Counter
 from collections.abc import Callable
 
 from global_discovery.domain.change import Change, Departure
-from global_discovery.domain.events import Report, ignore
+from global_discovery.domain.events import Event, Report, ignore
 from global_discovery.domain.pool import PoolKey
 from global_discovery.slices.imported import ImportedPool
 from global_discovery.slices.interpret import interpret_pool
@@ -40,6 +41,10 @@ class ImportedPools:
     def __len__(self) -> int:
         """How many pools have a slice."""
         return len(self._pools)
+
+    def warnings(self) -> Counter[Event]:
+        """How many of each kind hold, of what its slices were warned about."""
+        return self._notices.counts()
 
     def drain(self) -> Update[PoolKey, ImportedPool]:
         """What was published since the last call."""

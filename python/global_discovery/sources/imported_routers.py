@@ -1,10 +1,11 @@
 """The routers of all clusters, from the imported slices of the router Service."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
 from global_discovery.domain.change import Change, Departure
-from global_discovery.domain.events import Report, ignore
+from global_discovery.domain.events import Event, Report, ignore
 from global_discovery.domain.pool import Router
 from global_discovery.slices.interpret import interpret_routers
 from global_discovery.slices.recognise import Service
@@ -46,6 +47,10 @@ class ImportedRouters:
     def __len__(self) -> int:
         """How many routers are listed."""
         return sum(map(len, self._of_cluster.values()))
+
+    def warnings(self) -> Counter[Event]:
+        """How many of each kind hold, of what its slices were warned about."""
+        return self._notices.counts()
 
     def drain(self) -> Update[str, Router]:
         """What was published since the last call."""

@@ -7,9 +7,11 @@ that a slice that moves, is split or comes back needs no rule of its own.
 
 What arrives is only put aside, and looked at in turns of bounded work with the
 loop let go in between: five thousand slices at once hold nobody up. Readers
-publish when everything that had arrived is looked at, never a half of it, and
-only then is the set said to be complete. Under more than about a hundred
-thousand changed endpoints a second that moment would not come.
+publish when everything that had arrived when the first turn began is looked at,
+never a half of it, and only then is the set said to be complete; what arrives
+meanwhile, however much, waits for the next series of turns. Single events are first
+gathered for a moment: the slices of a pool's two Services are written one after the
+other.
 """
 
 from collections import Counter
@@ -65,13 +67,19 @@ class ImportedSlices:
         discovery: Discovery,
         *,
         call_soon: Callable[[Callable[[], None]], object],
+        gather: Callable[[Callable[[], None]], object] | None = None,
         report: Report = ignore,
         endpoints_a_turn: int = ENDPOINTS_A_TURN,
     ) -> None:
-        """`call_soon` has something called on a later turn of the loop, as asyncio's does."""
+        """`call_soon` has something called on a later turn of the loop, as asyncio's does.
+
+        `gather` does so after a moment in which further events may come; without it
+        no event is waited for.
+        """
         self._endpoints_a_turn = endpoints_a_turn
         self._discovery = discovery
         self._call_soon = call_soon
+        self._gather = gather or call_soon
         self._report = report
         self._clusters: frozenset[str] | None = None
         self._readers: list[SliceReader] = []
@@ -79,7 +87,12 @@ class ImportedSlices:
         self._services: dict[Service, dict[SliceKey, EndpointSlice]] = {}
         self._refused: Counter[Refusal] = Counter()
         self._arrived: dict[SliceKey, EndpointSlice | None] = {}
-        """The newest of each slice that was not looked at yet; None: it is gone."""
+        """The newest of each slice since the series of turns began; None: it is gone."""
+        self._taking: dict[SliceKey, EndpointSlice | None] = {}
+        """What had arrived before, and is not looked at yet."""
+        self._under_way = False
+        self._taking_in_sync = False
+        """Whether the series has everything that arrived before the set was in sync."""
         self._newly_refused: list[tuple[SliceKey, Refusal]] = []
         self._scheduled = False
         self._told_in_sync = False
@@ -116,26 +129,26 @@ class ImportedSlices:
             return
         self._clusters = clusters
         for key, stored in self._stored.items():
-            self._arrived.setdefault(key, stored.endpoint_slice)
+            self._arrived.setdefault(key, self._taking.get(key, stored.endpoint_slice))
         self._schedule()
 
     # -- the sink of a list and watch ----------------------------------------
 
     def replaced(self, items: Sequence[EndpointSlice]) -> None:
         """The whole set as of one moment."""
-        self._arrived = dict.fromkeys(self._stored)
+        self._arrived = dict.fromkeys([*self._stored, *self._taking])
         self._arrived.update((item.key, item) for item in items)
         self._schedule()
 
     def put(self, item: EndpointSlice) -> None:
         """A slice came or changed, whatever was known of it."""
         self._arrived[item.key] = item
-        self._schedule()
+        self._schedule_event()
 
     def deleted(self, namespace: str, name: str) -> None:
         """A slice is gone, or no longer selected."""
         self._arrived[namespace, name] = None
-        self._schedule()
+        self._schedule_event()
 
     def in_sync(self) -> None:
         """What was stored follows the server, once everything that arrived is looked at."""
@@ -145,7 +158,7 @@ class ImportedSlices:
 
     def out_of_sync(self) -> None:
         """What is stored stays, and counts as old from now on."""
-        self._told_in_sync = False
+        self._told_in_sync = self._taking_in_sync = False
         if self._in_sync:
             self._in_sync = False
             for reader in self._readers:
@@ -158,9 +171,18 @@ class ImportedSlices:
             self._scheduled = True
             self._call_soon(self._turn)
 
+    def _schedule_event(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._gather(self._turn)
+
     def _turn(self) -> None:
         """Looks at some of what there is to look at."""
         self._scheduled = False
+        if not self._under_way:
+            self._under_way = True
+            self._taking, self._arrived = self._arrived, {}
+            self._taking_in_sync = self._told_in_sync
         left = self._take_arrived(self._endpoints_a_turn)
         for reader in self._readers:
             if left > 0:
@@ -168,16 +190,23 @@ class ImportedSlices:
         if left <= 0:
             self._schedule()
             return
+        self._settle()
+
+    def _settle(self) -> None:
+        """The series is over: all that it looked at is published together."""
+        self._under_way = False
         self._tell_refusals()
-        if self._told_in_sync:
+        if self._taking_in_sync and self._told_in_sync:
             self._in_sync = self.synced = True
         for reader in self._readers:
             reader.settled()
+        if self._arrived or self._told_in_sync != self._in_sync:
+            self._schedule()
 
     def _take_arrived(self, left: int) -> int:
-        while self._arrived and left > 0:
-            key = next(iter(self._arrived))
-            item = self._arrived.pop(key)
+        while self._taking and left > 0:
+            key = next(iter(self._taking))
+            item = self._taking.pop(key)
             left -= 1 if item is None else item.weight
             self._store(key, item)
         return left

@@ -1,5 +1,6 @@
 """Tells what is odd once, for as long as it stays so."""
 
+from collections import Counter
 from collections.abc import Hashable, Iterable
 
 from global_discovery.domain.events import Event, Report
@@ -13,6 +14,10 @@ class Notices:
         """Nothing holds yet."""
         self._report = report
         self._holding: dict[Hashable, frozenset[tuple[Event, str]]] = {}
+
+    def counts(self) -> Counter[Event]:
+        """How many hold, by what they say."""
+        return Counter(event for holding in self._holding.values() for event, _ in holding)
 
     def hold(self, found_in: Hashable, notices: Iterable[Notice]) -> None:
         """These hold from now on there, and no others; reports those that are new."""

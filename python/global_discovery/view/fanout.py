@@ -6,8 +6,9 @@ place, encoded once for all that share place and filter. One that is still
 writing is left alone: it finds the merged changes when it comes back. So a slow
 watcher costs its own delay, and memory for what it is writing now.
 
-The view is brought forward at once when it was quiet, and while it moves 50 ms
-after all watchers were handed the last changes: the longer that takes, the more
+The view is brought forward at once when it was quiet - or after a moment in which
+what belongs together is gathered, for a source of several parts - and while it moves
+50 ms after all watchers were handed the last changes: the longer that takes, the more
 changes the next message merges. A watcher whose write makes no progress for too
 long is ended.
 """
@@ -234,18 +235,22 @@ class FanOut(Generic[T]):
         *,
         write_seconds: float = DEFAULT_WRITE_SECONDS,
         stream_age: tuple[float, float] = STREAM_AGE_SECONDS,
+        gather_seconds: float = 0.0,
         ended_slow: Callable[[], None] = lambda: None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         """`stream_age` is the range from which each stream's longest life is drawn.
 
-        `ended_slow` is called for each watcher that is ended because it does not read.
+        `gather_seconds` is how long a quiet view waits for more once its source has
+        moved. `ended_slow` is called for each watcher that is ended because it does
+        not read.
         """
         self.view = view
         self.counters = FanOutCounters()
         self._encoder = encoder
         self._write_seconds = write_seconds
         self._stream_age = stream_age
+        self._gather_seconds = gather_seconds
         self._ended_slow = ended_slow
         self._loop = loop or asyncio.get_running_loop()
         self._feeds: dict[bytes, Feed[T]] = {}
@@ -303,7 +308,7 @@ class FanOut(Generic[T]):
             self._schedule()
 
     def _schedule(self) -> None:
-        wait = self._moved_at + TICK_SECONDS - self._loop.time()
+        wait = max(self._moved_at + TICK_SECONDS - self._loop.time(), self._gather_seconds)
         if wait <= 0:
             self._loop.call_soon(self.flush)
         else:
