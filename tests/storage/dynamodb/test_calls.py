@@ -283,6 +283,23 @@ async def test_a_call_whose_caller_went_away_does_not_stand_for_the_next_one(
     assert item["c"] == {"N": "3"}, "what was answered was written"
 
 
+@pytest.mark.parametrize("model", ["m", "other"])
+async def test_an_older_incarnation_does_not_replace_a_newer_one(world: World, model: str) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    older, newer = Relay(KEY), Relay(KEY)
+    assert await world.call(older.beat(a))
+    await world.advance(1.25)
+    assert await world.call(newer.beat(b))  # without an id, so the older one is unknown from now
+    older.model = model
+    assert not await world.call(older.beat(a)), "before it has read of the newer one"
+    (item,) = table.of("s#")
+    assert item["l"] == {"S": newer.lease_id}
+    assert await a.store.renew([older.lease_id]) == [older.lease_id]
+    await world.advance(1.25)
+    assert (await a.registrar.renew([older.lease_id, newer.lease_id])).unknown == [older.lease_id]
+
+
 async def test_a_withdrawn_id_is_refused_although_a_newer_one_is_there(world: World) -> None:
     table = FakeDynamoDB()
     a, b = [await world.add(table, name=name) for name in "ab"]
