@@ -99,6 +99,7 @@ class ModelRelay:
     async def withdraw(self) -> None:
         self.beats = False
         async with self.busy:
+            self.acknowledged.clear()  # a call without an answer may take effect all the same
             had = self.relay.lease_id
             for replica in self.model.in_order(self.home):
                 if had and replica.ready and await self.relay.withdraw(replica):
@@ -232,6 +233,8 @@ class Model:
 
     def _may_be_in(self, relay: ModelRelay, known: ModelReplica) -> None:
         key, name = relay.relay.key, known.replica.name
+        if relay.busy.locked():
+            return  # an attempt is under way, and may have been heard just now
         latest = max(
             relay.last_attempt + LEASE,
             known.doubtful + LEASE,
