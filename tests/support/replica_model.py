@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from global_discovery.domain.pool import PoolKey
-from global_discovery.storage.dynamodb.api import Throttled, Unreachable
+from global_discovery.storage.dynamodb.api import Refused, Throttled, Unreachable
 from support.fake_dynamodb import FakeDynamoDB, Through
 from support.replicas import HOUR, STEP, TERMS, Relay, Replica, World, listed
 
@@ -29,6 +29,8 @@ class Weather:
 
     async def before(self, operation: str, request: Mapping[str, Any]) -> None:
         del operation, request
+        if self.kind == "dead":
+            raise Refused("dead", "the process was killed, and its calls with it")
         if self.kind == "cut":
             await self._world.timer.sleep(1.0)
             raise Unreachable("cut")
@@ -183,6 +185,7 @@ class Model:
         known = self.replicas[place]
         self.replicas[place] = None
         if known is not None:
+            known.weather.kind = "dead"
             await known.replica.kill()
             del self.world.replicas[known.replica.name]
 
