@@ -30,8 +30,8 @@ test: $(READY) ## Run the tests (under five minutes)
 	$(BIN)/pytest -q -n 2 -m "not slow"
 
 .PHONY: test-slow
-test-slow: $(READY) ## Run the tests that take minutes
-	$(BIN)/pytest -q -m slow
+test-slow: $(READY) ## Run the tests that take minutes (Kubernetes: with KUBEBUILDER_ASSETS)
+	$(BIN)/pytest -q -n 2 -m slow
 
 .PHONY: check
 check: $(READY) ## Check style, types, layers, protocol, stubs and lock

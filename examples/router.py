@@ -15,17 +15,19 @@ import asyncio
 import itertools
 import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import aiohttp
 from aiohttp import web
+from multidict import CIMultiDict
 
 from global_discovery.client import PoolCache
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 CONNECT_SECONDS = 2.0
 HOP_BY_HOP = {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
-OURS = HOP_BY_HOP | {"host", "content-length"}
+# The body is read, and decoded, before it is passed on.
+OURS = HOP_BY_HOP | {"host", "expect", "content-length", "content-encoding"}
 
 
 class Router:
@@ -74,11 +76,11 @@ class Router:
                     request.method,
                     frontend + request.path_qs,
                     data=body,
-                    headers={k: v for k, v in request.headers.items() if k.lower() not in OURS},
+                    headers=without(request.headers, OURS),
                     allow_redirects=False,
                 )
-            except aiohttp.ClientConnectionError:
-                continue  # no answer has begun: the next one may do it
+            except aiohttp.ClientError:
+                continue  # no answer has begun, or none in HTTP: the next one may do it
             async with answer:
                 return await stream(request, answer)
         return refusal(503, "no_backend", f"no frontend of {model!r} is known and can be reached")
@@ -91,16 +93,23 @@ class Router:
         return frontends[turn:] + frontends[:turn]
 
 
+def without(headers: Mapping[str, str], dropped: set[str]) -> CIMultiDict[str]:
+    """The other headers, those that come several times included (RFC 9110, 7.6.1)."""
+    named = headers.get("Connection", "").lower().split(",")
+    dropped = dropped | {name.strip() for name in named}
+    return CIMultiDict((k, v) for k, v in headers.items() if k.lower() not in dropped)
+
+
 async def stream(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
     """Hands an answer on as it comes; a broken one is broken off, never ended well."""
-    headers = {k: v for k, v in answer.headers.items() if k.lower() not in HOP_BY_HOP}
+    headers = without(answer.headers, HOP_BY_HOP)
     response = web.StreamResponse(status=answer.status, headers=headers)
-    await response.prepare(request)
     try:
+        await response.prepare(request)
         async for chunk in answer.content.iter_any():
             await response.write(chunk)
         await response.write_eof()
-    except aiohttp.ClientError:
+    except (aiohttp.ClientError, ConnectionError):
         if request.transport is not None:
             request.transport.abort()
     return response
@@ -114,20 +123,24 @@ def refusal(status: int, code: str, message: str) -> web.Response:
     )
 
 
+def open_session() -> aiohttp.ClientSession:
+    """How frontends are called."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0),  # one slow model must not hold up the others
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+        auto_decompress=False,
+        skip_auto_headers=("Accept-Encoding",),
+    )
+
+
 async def serve(servers: list[str], listen: str, saved_view: str | None) -> None:
     """Runs until SIGTERM or Ctrl-C."""
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
     async with (
         PoolCache(servers, saved_view=saved_view) as cache,
-        aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),  # one slow model must not hold up the others
-            timeout=limits,
-            auto_decompress=False,
-            skip_auto_headers=("Accept-Encoding",),
-        ) as session,
+        open_session() as session,
     ):
         runner = web.AppRunner(Router(cache, session).app(), shutdown_timeout=1)
         await runner.setup()

@@ -8,8 +8,8 @@ from typing import Any
 import grpc
 import pytest
 
-from global_discovery.client import CachedPool, PoolCache, PoolKey
-from global_discovery.client.fold import Fold
+from global_discovery.client import CachedPool, PoolCache
+from global_discovery.client.fold import Fold, PoolKey
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
 from support.running import a_service, target

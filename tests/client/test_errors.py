@@ -23,8 +23,10 @@ def a_status() -> bytes:
     )
     bad = details_pb.BadRequest()
     bad.field_violations.add(field="model", description="is required")
+    retry = details_pb.RetryInfo()
+    retry.retry_delay.FromMilliseconds(2500)
     status = Status(code=3, message="the text")
-    for detail in (info, bad):
+    for detail in (info, bad, retry):
         packed = AnyMessage()
         packed.Pack(detail)
         status.details.append(packed)
@@ -36,6 +38,7 @@ def test_the_sentence_names_the_fields_and_counts_the_rest() -> None:
     assert str(error) == "host:1 refused the call: model: is required; and 5 more"
     assert error.details.violations == (FieldViolation("model", "is required"),)
     assert (error.details.reason, error.details.more_violations) == ("INVALID_ARGUMENT", 5)
+    assert error.details.retry_after == 2.5
 
 
 @pytest.mark.parametrize("details", [b"", b"\xff\xff", b"\x1a\x02\x12\xff"])

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from global_discovery.client import PoolKey
-from global_discovery.client.fold import PoolFold, RouterFold, Update
+from global_discovery.client.fold import PoolFold, PoolKey, RouterFold, Update
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
 from support.fold import FoldingClient

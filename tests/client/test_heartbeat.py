@@ -1,63 +1,23 @@
 """The heartbeat against real servers on this machine; time is moved where it matters."""
 
 import asyncio
-import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable
 
 import grpc
 import pytest
 
 from global_discovery.client import HeartbeatState, PoolHeartbeat
 from global_discovery.client.errors import causes
-from global_discovery.client.timing import Timer
 from global_discovery.domain.lease import LeaseTerms
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceStub
+from support.beating import PATIENCE, Watched, beating, leased
 from support.pools import a_registration
 from support.running import a_service, target
 from support.scripted_server import HANG, granted, scripted_server
 from support.timer import MovedTimer
 
-PATIENCE = 30
 GONE = pb.DeregisterPoolResponse(ended_shares=1)
-
-
-class Watched(PoolHeartbeat):
-    """A heartbeat whose states can be waited for."""
-
-    def __init__(self, *servers: str, relay_id: str = "", timer: Timer | None = None) -> None:
-        super().__init__(servers, relay_id=relay_id, timer=timer, on_state=self._seen)
-        self.states: list[HeartbeatState] = []
-        self._came = asyncio.Event()
-
-    def _seen(self, state: HeartbeatState) -> None:
-        self.states.append(state)
-        self._came.set()
-
-    async def until(self, wanted: Callable[[HeartbeatState], bool]) -> HeartbeatState:
-        """The next state from now on that is as wanted, or the present one."""
-        async with asyncio.timeout(PATIENCE):
-            while not wanted(self.state):
-                self._came.clear()
-                await self._came.wait()
-        return self.state
-
-
-@contextlib.asynccontextmanager
-async def beating(heartbeat: Watched) -> AsyncIterator[Watched]:
-    """Runs it, and stops it without a withdrawal at the end."""
-    running = asyncio.create_task(heartbeat.run())
-    try:
-        yield heartbeat
-    finally:
-        async with asyncio.timeout(PATIENCE):
-            await heartbeat.stop(withdraw=False)
-            await running
-
-
-def leased(state: HeartbeatState) -> bool:
-    return state.lease is not None
 
 
 async def test_it_registers_renews_and_withdraws_at_a_real_server() -> None:
@@ -263,6 +223,83 @@ async def test_a_share_that_is_gone_already_counts_as_withdrawn() -> None:
             assert await heartbeat.stop(withdraw=True)
 
 
+async def test_an_independent_server_that_never_knew_the_lease_has_withdrawn_nothing() -> None:
+    async with scripted_server() as one, scripted_server() as other:
+        other.instance = "other"
+        one.script("RegisterPool", granted())
+        one.script("DeregisterPool", grpc.StatusCode.UNAVAILABLE)
+        other.script("DeregisterPool", grpc.StatusCode.NOT_FOUND)
+        async with beating(Watched(one.target, other.target)) as heartbeat:
+            heartbeat.set(a_registration())
+            await heartbeat.until(leased)
+            assert not await heartbeat.stop(withdraw=True)
+            assert len(other.withdrawn) == 1
+            state = heartbeat.state
+            assert not state.withdrawn
+            assert state.last_error is not None
+            assert state.last_error.code is grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize("instance", ["restarted", ""])
+async def test_a_server_that_may_have_forgotten_the_lease_has_withdrawn_nothing(
+    instance: str,
+) -> None:
+    async with scripted_server() as server:
+        server.script("RegisterPool", granted())
+        server.script("DeregisterPool", grpc.StatusCode.NOT_FOUND)
+        async with beating(Watched(server.target)) as heartbeat:
+            heartbeat.set(a_registration())
+            await heartbeat.until(leased)
+            server.instance = instance
+            assert not await heartbeat.stop(withdraw=True)
+            assert heartbeat.state.last_error is not None
+            assert heartbeat.state.last_error.code is grpc.StatusCode.NOT_FOUND
+
+
+async def test_a_real_server_that_restarted_with_an_empty_store_has_withdrawn_nothing() -> None:
+    timer = MovedTimer()
+    async with a_service() as service:
+        port, heartbeat = service.grpc.port, Watched(target(service), timer=timer)
+        running = asyncio.create_task(heartbeat.run())
+        heartbeat.set(a_registration())
+        await heartbeat.until(leased)
+    async with a_service(port=port):
+        assert not await heartbeat.stop(withdraw=True)
+        await running
+
+
+async def test_a_real_server_whose_lease_somebody_else_withdrew_knows_that_it_ended() -> None:
+    async with (
+        a_service() as service,
+        beating(Watched(target(service), timer=MovedTimer())) as heartbeat,
+        grpc.aio.insecure_channel(target(service)) as channel,
+    ):
+        heartbeat.set(a_registration())
+        await heartbeat.until(leased)
+        await PoolDiscoveryServiceStub(channel).DeregisterPool(
+            pb.DeregisterPoolRequest(key=a_registration().key, all_shares=True)
+        )
+        assert await heartbeat.stop(withdraw=True)
+
+
+async def test_a_withdrawal_goes_first_to_the_server_that_granted_the_lease() -> None:
+    timer = MovedTimer()
+    async with scripted_server() as one, scripted_server() as other:
+        other.instance = "other"
+        one.script("RegisterPool", granted(), grpc.StatusCode.INTERNAL)
+        one.script("DeregisterPool", GONE)
+        other.script("RegisterPool", HANG)
+        async with beating(Watched(one.target, other.target, timer=timer)) as heartbeat:
+            heartbeat.set(a_registration())
+            await heartbeat.until(leased)
+            await timer.slept_for(5)
+            timer.advance(5)
+            await heartbeat.until(lambda state: state.server == other.target)
+            assert await heartbeat.stop(withdraw=True)
+            assert len(one.withdrawn) == 1
+            assert not other.withdrawn
+
+
 async def test_a_stop_at_a_server_that_swallows_everything_ends_with_the_deadline() -> None:
     """The one real wait of this file: a second, the deadline of a lease of three."""
     with socket.socket() as dead:
@@ -278,6 +315,33 @@ async def test_a_stop_at_a_server_that_swallows_everything_ends_with_the_deadlin
                 async with asyncio.timeout(PATIENCE):
                     assert not await heartbeat.stop(withdraw=True)
                 assert heartbeat.state.last_error is not None
+
+
+async def test_a_callback_that_fails_is_reported_and_ends_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seen = asyncio.Event()
+
+    def fails(state: HeartbeatState) -> None:
+        if state.withdrawn:
+            seen.set()
+        raise RuntimeError("as the test says")
+
+    async with scripted_server() as server:
+        server.script("RegisterPool", granted())
+        server.script("DeregisterPool", GONE)
+        heartbeat = PoolHeartbeat([server.target], on_state=fails)
+        running = asyncio.create_task(heartbeat.run())
+        heartbeat.set(a_registration())
+        for model in ("second", "third"):
+            await server.next_call()
+            heartbeat.set(a_registration(model=model))
+        async with asyncio.timeout(PATIENCE):
+            assert await heartbeat.stop(withdraw=True)
+            await running
+    assert seen.is_set()
+    assert "on_state" in caplog.text
+    assert "as the test says" in caplog.text
 
 
 async def test_a_stop_before_it_runs_ends_the_run() -> None:

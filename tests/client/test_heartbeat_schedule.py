@@ -5,54 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from global_discovery.client.errors import CallFailed
-from global_discovery.client.heartbeat_schedule import HeartbeatSchedule, Send, Wait
-from global_discovery.v1 import pool_pb2
+from global_discovery.client.heartbeat_schedule import Send
+from support.heartbeat_driver import INTERNAL, UNAVAILABLE, Driver
 from support.pools import a_registration
-from support.scripted_server import granted
-
-UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
-INTERNAL = grpc.StatusCode.INTERNAL
-
-
-class Driver:
-    """Plays the server and the clock for one schedule."""
-
-    def __init__(self, *servers: str, relay_id: str = "") -> None:
-        self.now = 1000.0
-        self.schedule = HeartbeatSchedule(servers or ("a",), relay_id=relay_id)
-
-    def set(self, registration: pool_pb2.PoolRegistration | None) -> None:
-        self.schedule.set(registration, self.now)
-
-    def next_send(self) -> Send:
-        """Moves the clock to the next call."""
-        step = self.schedule.poll(self.now)
-        if isinstance(step, Wait):
-            assert step.until is not None, "nothing will ever be sent"
-            self.now = step.until
-            step = self.schedule.poll(self.now)
-        assert isinstance(step, Send)
-        return step
-
-    def answer(
-        self, lease: int = 15, heartbeat: int = 5, lease_id: str = "id-1", *, after: float = 0.0
-    ) -> None:
-        self.now += after
-        self.schedule.answered(granted(lease, heartbeat, lease_id), self.now)
-
-    def fail(self, code: grpc.StatusCode = INTERNAL, *, after: float = 0.0) -> None:
-        self.now += after
-        self.schedule.failed(CallFailed("a", code, "as the test says"), self.now)
-
-    def registered(self, lease: int = 15, heartbeat: int = 5) -> "Driver":
-        self.set(a_registration())
-        self.next_send()
-        self.answer(lease, heartbeat)
-        return self
-
-    def idle(self) -> bool:
-        return self.schedule.poll(self.now) == Wait(None)
 
 
 def test_without_a_registration_nothing_is_sent() -> None:
@@ -273,7 +228,11 @@ def test_while_a_lease_runs_some_call_is_always_tried_before_it_ends(
         send = driver.next_send()
         if driver.now >= held.ends_at - 1:
             break
-        driver.fail(INTERNAL, after=data.draw(st.floats(0, send.timeout)))
+        driver.fail(
+            INTERNAL,
+            after=data.draw(st.floats(0, send.timeout)),
+            retry_after=data.draw(st.sampled_from([0, 3, 1e9])),
+        )
     assert driver.now < held.ends_at
 
 
@@ -290,102 +249,14 @@ def test_the_lease_is_counted_from_before_the_call_was_sent() -> None:
     assert not driver.schedule.holds_lease(sent_at + 15)
 
 
-def test_unavailable_is_repeated_at_each_other_instance_at_once_over_a_new_connection() -> None:
-    driver = Driver("a", "b", "c").registered()
-    assert driver.next_send().server == "a"
+@pytest.mark.parametrize(("told", "kept"), [(15, 5), (8, 5), (7, 7), (5, 5)])
+def test_an_interval_that_leaves_no_room_for_a_second_try_is_shortened(
+    told: int, kept: int
+) -> None:
+    driver = Driver().registered(lease=15, heartbeat=told)
     began = driver.now
-    seen = []
-    for _ in range(2):
-        driver.fail(UNAVAILABLE)
-        send = driver.next_send()
-        seen.append(send.server)
-        assert send.new_connection
-        assert driver.now == began
-    assert seen == ["b", "c"]
-    driver.fail(UNAVAILABLE)
-    assert driver.next_send().server == "a"
-    assert driver.now == began + 1
-
-
-def test_one_server_alone_is_called_once_more_over_a_new_connection() -> None:
-    driver = Driver("a").registered()
     driver.next_send()
-    began = driver.now
-    driver.fail(UNAVAILABLE)
-    assert driver.next_send().new_connection
-    assert driver.now == began
-    driver.fail(UNAVAILABLE)
-    driver.next_send()
-    assert driver.now == began + 1
-
-
-def test_it_stays_at_the_instance_that_answered() -> None:
-    driver = Driver("a", "b").registered()
-    driver.next_send()
-    driver.fail(UNAVAILABLE)
-    driver.next_send()
-    driver.answer()
-    send = driver.next_send()
-    assert (send.server, send.new_connection) == ("b", False)
-
-
-def test_a_refusal_of_the_content_is_no_reason_to_leave_the_instance() -> None:
-    driver = Driver("a", "b")
-    driver.set(a_registration())
-    driver.next_send()
-    driver.fail(grpc.StatusCode.INVALID_ARGUMENT)
-    send = driver.next_send()
-    assert (send.server, send.new_connection) == ("a", False)
-
-
-def test_a_withdrawn_lease_is_dropped_and_the_pool_registered_anew_one_lease_later() -> None:
-    driver = Driver().registered(lease=15)
-    driver.next_send()
-    refused_at = driver.now
-    driver.fail(grpc.StatusCode.FAILED_PRECONDITION)
-    state = driver.schedule.state()
-    assert (state.lease, state.next_attempt) == (None, refused_at + 15)
-    send = driver.next_send()
-    assert driver.now == refused_at + 15
-    assert send.request.lease_id == ""
-
-
-def test_a_change_does_not_bring_a_withdrawn_pool_back_earlier() -> None:
-    driver = Driver().registered(lease=15)
-    driver.next_send()
-    refused_at = driver.now
-    driver.fail(grpc.StatusCode.FAILED_PRECONDITION)
-    driver.set(a_registration(model="other"))
-    driver.next_send()
-    assert driver.now == refused_at + 15
-
-
-def test_another_pool_does_not_wait_for_the_withdrawn_one() -> None:
-    driver = Driver().registered(lease=15)
-    driver.next_send()
-    driver.fail(grpc.StatusCode.FAILED_PRECONDITION)
-    driver.set(a_registration(2))
-    assert isinstance(driver.schedule.poll(driver.now), Send)
-
-
-def test_a_withdrawal_names_the_lease_and_nothing_is_sent_after_it() -> None:
-    driver = Driver().registered()
-    request = driver.schedule.withdrawal()
-    assert request is not None
-    assert (request.key, request.lease_id) == (a_registration().key, "id-1")
-    driver.schedule.withdrew()
-    driver.now += 1000
-    assert driver.idle()
-    assert driver.schedule.withdrawal() is None
-    assert driver.schedule.state().withdrawn
-
-
-def test_without_a_lease_there_is_nothing_to_withdraw() -> None:
-    driver = Driver()
-    driver.set(a_registration())
-    driver.next_send()
-    driver.fail(UNAVAILABLE)
-    assert driver.schedule.withdrawal() is None
+    assert driver.now == began + kept
 
 
 def test_the_state_tells_lease_success_error_and_next_attempt() -> None:
@@ -413,4 +284,4 @@ def test_a_server_that_grants_nothing_is_not_called_in_a_loop() -> None:
     began = driver.now
     driver.answer(0, 0)
     driver.next_send()
-    assert driver.now >= began + 1
+    assert driver.now >= began + 0.3

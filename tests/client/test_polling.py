@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import gzip
 import json
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -16,78 +15,32 @@ from hypothesis import strategies as st
 
 from global_discovery.client import CallFailed, PoolCache, polling
 from global_discovery.client.polling import polled, read_list
-from global_discovery.client.servers import is_url
-from global_discovery.client.watch import LONGEST_POLLING_SECONDS, Reconnect
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
 from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceStub
 from support.clock import FakeClock
+from support.list_server import (
+    By,
+    HttpServer,
+    a_list,
+    a_pool,
+    list_server,
+    names,
+    until,
+    until_told,
+)
 from support.pools import a_registration
 from support.running import a_service, target
-from support.scripted_server import HANG, scripted_server
 from support.timer import MovedTimer
 
 PATIENCE = 30
 Answering = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def a_pool(name: str, **more: Any) -> dict[str, Any]:
-    key = {"cluster_id": "c", "namespace": "n", "dgd_name": name}
-    return key | {"model": "m", "location": {"region": "r"}, "frontends": ["http://f"]} | more
-
-
-def a_list(*names: str, complete: bool = True, **more: Any) -> dict[str, Any]:
-    return {"pools": [a_pool(name) for name in names], "complete": complete} | more
-
-
-class HttpServer:
-    """Answers `GET /pools` with one step after the other, the last one again and again."""
-
-    def __init__(self) -> None:
-        self.url = ""
-        self.steps: deque[Any] = deque()
-        self.asked: list[web.Request] = []
-
-    def script(self, *steps: Any) -> None:
-        """A step is a JSON document, bytes, a status, or a function that answers."""
-        self.steps = deque(steps)
-
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        self.asked.append(request)
-        step = self.steps.popleft() if len(self.steps) > 1 else self.steps[0]
-        if isinstance(step, int):
-            return web.Response(status=step)
-        if isinstance(step, bytes):
-            return web.Response(body=step, content_type="application/json")
-        if isinstance(step, dict):
-            return web.json_response(step, headers={"ETag": '"tag"'})
-        response: web.StreamResponse = await step(request)
-        return response
-
-
 @pytest.fixture
 async def server() -> AsyncIterator[HttpServer]:
-    server = HttpServer()
-    app = web.Application()
-    app.router.add_get("/{path:.*}", server.answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    yield server
-    await runner.cleanup()
-
-
-def names(cache: PoolCache) -> str:
-    return "".join(each.key.dgd_name for each in cache.pools())
-
-
-async def until(timer: MovedTimer, holds: Callable[[], bool]) -> None:
-    """Lets time pass until it is so."""
-    async with asyncio.timeout(PATIENCE):
-        while not holds():
-            timer.advance(0.5)
-            await asyncio.sleep(0.005)
+    async with list_server() as server:
+        yield server
 
 
 async def first_error(server: HttpServer) -> CallFailed:
@@ -341,68 +294,25 @@ async def test_a_server_that_does_not_answer_is_left_and_nothing_is_dropped(
     released.set()
 
 
-# -- beside servers that can be watched ----------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("server", "polls"),
-    [("http://x", True), ("HTTPS://x", True), ("x:50051", False), ("dns:///x:1", False)],
-)
-def test_only_a_url_is_polled(server: str, polls: bool) -> None:  # noqa: FBT001 - a case
-    assert is_url(server) is polls
-
-
-def test_in_a_mixed_list_those_that_can_be_watched_come_first() -> None:
-    reconnect = Reconnect(["http://a", "b:1", "http://c", "d:1"])
-    away = CallFailed("", grpc.StatusCode.UNAVAILABLE, "")
-    seen = [reconnect.server]
-    for _ in range(3):
-        reconnect.ended(away, lasted=0)
-        seen.append(reconnect.server)
-    assert seen == ["b:1", "d:1", "http://a", "http://c"]
-    assert reconnect.makes_do
-    reconnect.begin_again()
-    assert (reconnect.server, reconnect.makes_do) == ("b:1", False)
-    assert not Reconnect(["http://a"]).makes_do
-
-
-async def test_polling_is_left_for_a_server_that_can_be_watched_again(server: HttpServer) -> None:
+async def test_a_server_that_answers_slowly_but_within_the_deadline_is_no_silent_one(
+    server: HttpServer,
+) -> None:
     timer = MovedTimer()
-    server.script(a_list("a", complete=False))
-    hello = pb.WatchPoolsResponse(server=pb.ServerInfo(instance_id="x", idle_interval_secs=3600))
-    view = pb.WatchPoolsResponse(
-        snapshot=pb.PoolSnapshot(),
-        position="1",
-        mark=pool_pb2.Mark(completeness=pool_pb2.COMPLETENESS_ESTIMATED),
-    )
-    async with scripted_server() as watched:
-        watched.script("WatchPools", [grpc.StatusCode.UNAVAILABLE])
-        servers = [server.url, watched.target]
-        async with PoolCache(servers, timer=timer, poll_seconds=60) as cache:
-            await cache.wait_synced()
-            assert cache.state.server == server.url
-            watched.script("WatchPools", [hello, view, HANG])
-            began = timer.now()
-            await until(timer, lambda: cache.state.server == watched.target)
-            assert timer.now() - began >= LONGEST_POLLING_SECONDS - 60
-            assert names(cache) == "a"
-            assert cache.pools()[0].carried
+    asked, released = asyncio.Event(), asyncio.Event()
 
+    async def slow(_: web.Request) -> web.StreamResponse:
+        asked.set()
+        await released.wait()
+        return web.json_response(a_list("b"))
 
-async def test_a_position_of_before_the_polling_is_not_used_after_it(server: HttpServer) -> None:
-    timer = MovedTimer()
-    server.script(a_list("a"), 503)
-    exact = pool_pb2.Mark(completeness=pool_pb2.COMPLETENESS_EXACT)
-    hello = pb.WatchPoolsResponse(server=pb.ServerInfo(instance_id="x"))
-    view = pb.WatchPoolsResponse(snapshot=pb.PoolSnapshot(), position="old", mark=exact)
-    async with scripted_server() as watched:
-        watched.script(
-            "WatchPools",
-            [hello, view, grpc.StatusCode.UNAVAILABLE],
-            [hello, view, HANG],
-        )
-        async with PoolCache([watched.target, server.url], timer=timer, poll_seconds=1) as cache:
-            await until(timer, lambda: names(cache) == "a")
-            await until(timer, lambda: cache.state.server == watched.target)
-            positions = [(await watched.next_call()).request.position for _ in range(2)]
-    assert positions == ["", ""]
+    server.script(By("x", a_list("a")), slow)
+    async with PoolCache([server.url], timer=timer, poll_seconds=1) as cache:
+        await cache.wait_synced()
+        await timer.slept_for(1)
+        timer.advance(1)
+        async with asyncio.timeout(PATIENCE):
+            await asked.wait()
+        timer.advance(9)
+        released.set()
+        await until_told(cache, "b")
+        assert cache.state.last_error is None

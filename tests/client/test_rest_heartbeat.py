@@ -1,10 +1,7 @@
 """The heartbeat over REST: today's servers, older ones, and ones that answer nonsense."""
 
 import asyncio
-import contextlib
-import json
 import socket
-from collections.abc import AsyncIterator, Callable
 
 import aiohttp
 import grpc
@@ -12,10 +9,8 @@ import pytest
 
 from global_discovery.client.errors import causes
 from global_discovery.client.heartbeat import PoolHeartbeat
-from global_discovery.client.heartbeat_schedule import HeartbeatState
-from global_discovery.client.rest_registration import MAX_ANSWER_BYTES
-from global_discovery.client.timing import Timer
 from global_discovery.v1 import pool_pb2
+from support.beating import PATIENCE, Watched, beating, failing, leased
 from support.pools import a_registration
 from support.running import a_service
 from support.scripted_rest import (
@@ -29,58 +24,9 @@ from support.scripted_rest import (
 from support.scripted_server import granted, scripted_server
 from support.timer import MovedTimer
 
-PATIENCE = 30
 GRANTED = granted_json(lease_id="id-1")
 LEGACY = granted_json()
 GONE = Said(204)
-
-
-class Watched(PoolHeartbeat):
-    """A heartbeat whose states can be waited for."""
-
-    def __init__(self, *servers: str, relay_id: str = "", timer: Timer | None = None) -> None:
-        super().__init__(
-            servers, relay_id=relay_id, timer=timer or MovedTimer(), on_state=self._seen
-        )
-        self._came = asyncio.Event()
-
-    def _seen(self, _state: HeartbeatState) -> None:
-        self._came.set()
-
-    async def until(self, wanted: Callable[[HeartbeatState], bool]) -> HeartbeatState:
-        async with asyncio.timeout(PATIENCE):
-            while not wanted(self.state):
-                self._came.clear()
-                await self._came.wait()
-        return self.state
-
-
-@contextlib.asynccontextmanager
-async def beating(heartbeat: Watched) -> AsyncIterator[Watched]:
-    running = asyncio.create_task(heartbeat.run())
-    try:
-        yield heartbeat
-    finally:
-        async with asyncio.timeout(PATIENCE):
-            await heartbeat.stop(withdraw=False)
-            await running
-
-
-def leased(state: HeartbeatState) -> bool:
-    return state.lease is not None and not state.failing
-
-
-def failing(state: HeartbeatState) -> bool:
-    return state.failing
-
-
-async def failed_with(*steps: Said | str) -> HeartbeatState:
-    """How a heartbeat stands after a call that was answered so."""
-    async with scripted_rest() as server:
-        server.script("POST", *steps)
-        async with beating(Watched(server.url)) as heartbeat:
-            heartbeat.set(a_registration())
-            return await heartbeat.until(failing)
 
 
 async def test_it_registers_renews_and_withdraws_at_a_real_server() -> None:
@@ -114,7 +60,7 @@ async def test_everything_of_a_registration_arrives() -> None:
     )
     async with a_service() as service:
         url = f"http://127.0.0.1:{service.rest.port}"
-        async with beating(Watched(url)) as heartbeat:
+        async with beating(Watched(url, timer=MovedTimer())) as heartbeat:
             heartbeat.set(everything)
             await heartbeat.until(leased)
             async with aiohttp.ClientSession() as session, session.get(f"{url}/pools") as answer:
@@ -157,7 +103,7 @@ async def test_a_withdrawal_names_the_lease_where_no_access_log_shows_it() -> No
     async with scripted_rest() as server:
         server.script("POST", GRANTED)
         server.script("DELETE", GONE)
-        async with beating(Watched(server.url)) as heartbeat:
+        async with beating(Watched(server.url, timer=MovedTimer())) as heartbeat:
             heartbeat.set(a_registration())
             await heartbeat.until(leased)
             assert await heartbeat.stop(withdraw=True)
@@ -190,7 +136,7 @@ async def test_a_server_without_withdrawal_is_no_error(status: int) -> None:
     async with scripted_rest() as server:
         server.script("POST", GRANTED)
         server.script("DELETE", Said(status, b"what?", "text/plain"))
-        async with beating(Watched(server.url)) as heartbeat:
+        async with beating(Watched(server.url, timer=MovedTimer())) as heartbeat:
             heartbeat.set(a_registration())
             await heartbeat.until(leased)
             assert heartbeat.state.can_withdraw
@@ -203,10 +149,48 @@ async def test_a_share_that_a_server_says_is_gone_counts_as_withdrawn() -> None:
     async with scripted_rest() as server:
         server.script("POST", GRANTED)
         server.script("DELETE", a_problem(404))
-        async with beating(Watched(server.url)) as heartbeat:
+        async with beating(Watched(server.url, timer=MovedTimer())) as heartbeat:
             heartbeat.set(a_registration())
             await heartbeat.until(leased)
             assert await heartbeat.stop(withdraw=True)
+
+
+async def test_an_independent_server_that_never_knew_the_lease_has_withdrawn_nothing() -> None:
+    async with scripted_rest() as one, scripted_rest() as other:
+        other.instance = "other"
+        one.script("POST", GRANTED)
+        one.script("DELETE", a_problem(503))
+        other.script("DELETE", a_problem(404))
+        async with beating(Watched(one.url, other.url, timer=MovedTimer())) as heartbeat:
+            heartbeat.set(a_registration())
+            await heartbeat.until(leased)
+            assert not await heartbeat.stop(withdraw=True)
+            assert heartbeat.state.last_error is not None
+            assert heartbeat.state.last_error.code is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_server_that_may_have_forgotten_the_lease_has_withdrawn_nothing() -> None:
+    async with scripted_rest() as server:
+        server.script("POST", GRANTED)
+        server.script("DELETE", a_problem(404))
+        async with beating(Watched(server.url, timer=MovedTimer())) as heartbeat:
+            heartbeat.set(a_registration())
+            await heartbeat.until(leased)
+            server.instance = "restarted"
+            assert not await heartbeat.stop(withdraw=True)
+            assert heartbeat.state.failing
+
+
+async def test_another_server_that_knows_no_withdrawal_says_nothing_about_this_one() -> None:
+    async with scripted_rest() as one, scripted_rest() as other:
+        one.script("POST", GRANTED)
+        one.script("DELETE", a_problem(503))
+        other.script("DELETE", Said(405))
+        async with beating(Watched(one.url, other.url, timer=MovedTimer())) as heartbeat:
+            heartbeat.set(a_registration())
+            await heartbeat.until(leased)
+            assert not await heartbeat.stop(withdraw=True)
+            assert (heartbeat.state.can_withdraw, heartbeat.state.failing) == (True, True)
 
 
 async def test_a_server_that_answers_501_is_tried_again_like_any_other() -> None:
@@ -225,16 +209,42 @@ async def test_an_unavailable_instance_is_passed_over_without_a_pause() -> None:
     async with scripted_rest() as away, scripted_rest() as there:
         away.script("POST", a_problem(503))
         there.script("POST", GRANTED)
-        async with beating(Watched(away.url, there.url)) as heartbeat:
+        async with beating(Watched(away.url, there.url, timer=MovedTimer())) as heartbeat:
             heartbeat.set(a_registration())
             assert (await heartbeat.until(leased)).server == there.url
+
+
+@pytest.mark.parametrize("status", [401, 403, 413, 415, 429, 501])
+async def test_a_server_that_refuses_is_left_for_the_next_one_after_the_pause(
+    status: int,
+) -> None:
+    timer = MovedTimer()
+    async with scripted_rest() as refuses, scripted_rest() as there:
+        refuses.script("POST", Said(status))
+        there.script("POST", GRANTED)
+        async with beating(Watched(refuses.url, there.url, timer=timer)) as heartbeat:
+            heartbeat.set(a_registration())
+            await timer.slept_for(1)
+            timer.advance(1)
+            assert (await heartbeat.until(leased)).server == there.url
+
+
+async def test_a_server_that_says_when_to_come_back_is_called_then() -> None:
+    timer = MovedTimer()
+    async with scripted_rest() as server:
+        server.script("POST", Said(429, headers={"Retry-After": "9"}), GRANTED)
+        async with beating(Watched(server.url, timer=timer)) as heartbeat:
+            heartbeat.set(a_registration())
+            await timer.slept_for(9)
+            timer.advance(9)
+            await heartbeat.until(leased)
 
 
 async def test_a_server_that_refuses_connections_is_unavailable() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-        async with beating(Watched(f"http://127.0.0.1:{port}")) as heartbeat:
+        async with beating(Watched(f"http://127.0.0.1:{port}", timer=MovedTimer())) as heartbeat:
             heartbeat.set(a_registration())
             state = await heartbeat.until(failing)
             assert state.last_error is not None
@@ -246,7 +256,7 @@ async def test_a_server_that_refuses_connections_is_unavailable() -> None:
 async def test_the_repeat_at_the_same_name_uses_a_new_connection(first: Said | str) -> None:
     async with scripted_rest() as server:
         server.script("POST", first, GRANTED)
-        async with beating(Watched(server.url)) as heartbeat:
+        async with beating(Watched(server.url, timer=MovedTimer())) as heartbeat:
             heartbeat.set(a_registration())
             await heartbeat.until(leased)
         assert len({(await server.next_call()).peer for _ in range(2)}) == 2
@@ -256,7 +266,7 @@ async def test_a_server_that_speaks_grpc_stands_in_for_one_that_speaks_rest() ->
     async with scripted_rest() as rest, scripted_server() as other:
         rest.script("POST", a_problem(503))
         other.script("RegisterPool", granted())
-        async with beating(Watched(rest.url, other.target)) as heartbeat:
+        async with beating(Watched(rest.url, other.target, timer=MovedTimer())) as heartbeat:
             heartbeat.set(a_registration())
             assert (await heartbeat.until(leased)).server == other.target
 
@@ -283,16 +293,6 @@ async def test_a_lease_that_was_withdrawn_is_dropped_and_comes_back_one_lease_la
         assert [body.get("lease_id") for body in bodies] == [None, "id-1", None]
 
 
-async def test_a_refusal_names_the_fields() -> None:
-    state = await failed_with(
-        a_problem(422, errors=[{"field": "model", "message": "is required"}, 5, {}], more_errors=2)
-    )
-    assert state.last_error is not None
-    assert state.last_error.code is grpc.StatusCode.INVALID_ARGUMENT
-    assert "model: is required" in str(state.last_error)
-    assert "and 2 more" in str(state.last_error)
-
-
 async def test_a_call_that_is_not_answered_is_ended_at_its_deadline() -> None:
     timer = MovedTimer()
     async with scripted_rest() as server:
@@ -317,7 +317,7 @@ async def test_a_stop_ends_the_outstanding_call_before_it_withdraws() -> None:
     async with scripted_rest() as server:
         server.script("POST", GRANTED, HANG)
         server.script("DELETE", GONE)
-        async with beating(Watched(server.url)) as heartbeat:
+        async with beating(Watched(server.url, timer=MovedTimer())) as heartbeat:
             heartbeat.set(a_registration())
             await heartbeat.until(leased)
             heartbeat.set(a_registration(model="other"))
@@ -344,91 +344,20 @@ async def test_a_stop_at_a_server_that_swallows_the_withdrawal_ends_with_the_dea
             assert heartbeat.state.failing
 
 
-def _json(**members: object) -> bytes:
-    return json.dumps(
-        {"lease_duration_secs": 15, "heartbeat_interval_secs": 5, "lease_id": "i"} | members
-    ).encode()
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"OK",
-        b"\xff\xfe",
-        b"[]",
-        b"null",
-        b"[" * 60_000,
-        b'{"lease_duration_secs": ' + b"9" * 5_000 + b"}",
-        b"{}",
-        b'{"lease_duration_secs": 15}',
-        _json(lease_duration_secs=0),
-        _json(heartbeat_interval_secs=0),
-        _json(lease_duration_secs=-15),
-        _json(lease_duration_secs="15"),
-        _json(lease_duration_secs=15.5),
-        _json(lease_duration_secs=True),
-        _json(lease_duration_secs=2**32),
-        _json(lease_duration_secs=86_401),
-        _json(heartbeat_interval_secs=16),
-        _json(lease_duration_secs=float("nan")),
-        _json(lease_id=7),
-        _json(lease_id='"'),
-        _json(lease_id="a\r\nX-Injected: 1"),
-        _json(lease_id="i" * 65),
-        _json(padding="x" * MAX_ANSWER_BYTES),
-    ],
-    ids=lambda body: str(body[:40]),
-)
-async def test_an_answer_that_grants_no_lease_is_a_failed_call(body: bytes) -> None:
-    state = await failed_with(Said(200, body))
-    assert state.lease is None
-    assert state.next_attempt is not None
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        Said(302, headers={"Location": "/elsewhere"}),
-        Said(500, b"<html>", "text/html"),
-        Said(500, b"x" * 2 * MAX_ANSWER_BYTES, "text/html"),
-        Said(422, b"[]", "application/problem+json"),
-        Said(422, b'{"detail": 5, "errors": 7}', "application/problem+json"),
-        Said(200, b"\x1f\x8b garbage", headers={"Content-Encoding": "gzip"}),
-        DROP,
-    ],
-    ids=str,
-)
-async def test_any_other_answer_is_a_failed_call_too(said: Said | str) -> None:
-    state = await failed_with(said)
-    assert state.lease is None
-
-
 async def test_a_redirect_is_not_followed() -> None:
     async with scripted_rest() as server:
         server.script("POST", Said(307, headers={"Location": "/elsewhere"}))
-        async with beating(Watched(server.url)) as heartbeat:
+        async with beating(Watched(server.url, timer=MovedTimer())) as heartbeat:
             heartbeat.set(a_registration())
             await heartbeat.until(failing)
         assert server.asked.qsize() == 1
-
-
-@pytest.mark.parametrize(("lease", "heartbeat"), [(0, 0), (0, 5), (15, 0), (5, 6)])
-async def test_a_grpc_answer_that_grants_no_lease_is_a_failed_call(
-    lease: int, heartbeat: int
-) -> None:
-    async with scripted_server() as server:
-        server.script("RegisterPool", granted(lease, heartbeat))
-        async with beating(Watched(server.target)) as beat:
-            beat.set(a_registration())
-            assert (await beat.until(failing)).lease is None
 
 
 async def test_a_grpc_server_without_withdrawal_is_no_error() -> None:
     async with scripted_server() as server:
         server.script("RegisterPool", granted())
         server.script("DeregisterPool", grpc.StatusCode.UNIMPLEMENTED)
-        async with beating(Watched(server.target)) as heartbeat:
+        async with beating(Watched(server.target, timer=MovedTimer())) as heartbeat:
             heartbeat.set(a_registration())
             await heartbeat.until(leased)
             assert not await heartbeat.stop(withdraw=True)

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -19,11 +21,14 @@ from global_discovery.client.saved_view import (
     encode,
     in_thread,
     read_view,
+    remove_leftovers,
     write_view,
 )
 from global_discovery.client.view_saver import WAIT_SECONDS, ViewSaver
 from global_discovery.v1 import pool_pb2
 from support.timer import MovedTimer
+
+PATIENCE = 30
 
 
 def known(name: str, told_at: float = 1.0) -> KnownPool:
@@ -39,6 +44,92 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     write_view(path, VIEW)
     assert read_view(path) == VIEW
     assert [each.name for each in tmp_path.iterdir()] == ["view"]
+
+
+KILLED_WRITER = """
+import os, signal, sys
+from pathlib import Path
+from global_discovery.client import saved_view
+
+def killed(_):
+    print("writing", flush=True)
+    if sys.argv[2] == "waits":
+        sys.stdin.read()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+os.fsync = killed
+saved_view.write_view(Path(sys.argv[1]), saved_view.SavedView(1.0, ()))
+"""
+
+
+def a_writer(path: Path, how: str) -> "subprocess.Popen[bytes]":
+    """Another process that is killed while it writes; with "waits", only when its input ends."""
+    command = [sys.executable, "-c", KILLED_WRITER, str(path), how]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def test_what_killed_writers_left_is_removed_with_the_next_write(tmp_path: Path) -> None:
+    path = tmp_path / "view"
+    old = tmp_path / ".view.4711.new"  # as an earlier release named it
+    old.write_bytes(b"unfinished")
+    with a_writer(path, "at once") as writer:
+        assert writer.wait(PATIENCE) != 0
+    assert len(list(tmp_path.iterdir())) == 2
+    saver = ViewSaver(path, timer=MovedTimer(), wall=lambda: 1e9)
+    asyncio.run(saver.save((known("a"),), 1))
+    assert [each.name for each in tmp_path.iterdir()] == ["view"]
+
+
+def test_what_another_process_is_writing_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "view"
+    with a_writer(path, "waits") as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"writing\n"
+        before = set(tmp_path.iterdir())
+        remove_leftovers(path)
+        assert set(tmp_path.iterdir()) == before != set()
+        writer.kill()
+    remove_leftovers(path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".view.new",
+        ".view.mine.new",
+        ".view.2.12ab.new",
+        ".view2.12ab.new",
+        ".view.12ab.new.kept",
+        "view.12ab.new",
+        "-view.12ab.new",
+    ],
+)
+def test_only_leftovers_of_this_very_file_are_removed(tmp_path: Path, name: str) -> None:
+    other = tmp_path / name
+    other.write_bytes(b"somebody's")
+    remove_leftovers(tmp_path / "view")
+    assert other.exists()
+
+
+def test_a_link_in_the_place_of_a_leftover_is_not_followed(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_bytes(b"kept")
+    (tmp_path / ".view.12ab.new").symlink_to(mine)
+    remove_leftovers(tmp_path / "view")
+    remove_leftovers(tmp_path / "no such folder" / "view")
+    assert mine.read_bytes() == b"kept"
+
+
+def test_two_threads_that_write_one_file_leave_a_whole_one(tmp_path: Path) -> None:
+    path = tmp_path / "view"
+    views = [SavedView(float(n), (known(str(n)),)) for n in range(2)]
+    threads = [threading.Thread(target=write_view, args=(path, view)) for view in views]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert read_view(path) in views
 
 
 def test_an_empty_view_is_knowledge_too() -> None:

@@ -9,6 +9,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from global_discovery.domain.events import Event
+from global_discovery.serving.watching import SlicesWatching, WatchingSettings
+from global_discovery.slices.naming import Naming
+from global_discovery.slices.recognise import Discovery
 from support.running import a_service
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,7 +61,8 @@ async def test_every_metric_is_explained_to_operators_and_no_other_one() -> None
     table = OPERATING.partition("## Metrics")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
     explained = {name for row in rows for name in re.findall(r"`([a-z_]+)`", row)}
-    async with a_service() as service:
+    watching = SlicesWatching(WatchingSettings(Discovery.MCS, Naming(), kubeconfig="/none"))
+    async with a_service(watching=watching, pool_discovery="mcs") as service:
         registry: CollectorRegistry = service.registry
         served = {
             family.name.removeprefix("global_discovery_")

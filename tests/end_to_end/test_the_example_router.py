@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gzip
 import importlib.util
 import json
 import socket
@@ -12,12 +13,16 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from multidict import CIMultiDict
 
 from global_discovery.client import PoolCache
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
 from support.scripted_server import HANG, scripted_server
 
+PATIENCE = 30
+SLOW_CALLS = 130
+"""More than the hundred connections that a session has by itself."""
 SCRIPT = Path(__file__).resolve().parents[2] / "examples/router.py"
 EXACT = pool_pb2.Mark(completeness=pool_pb2.COMPLETENESS_EXACT)
 
@@ -39,6 +44,7 @@ def unused_port() -> int:
 
 @contextlib.asynccontextmanager
 async def serving(app: web.Application) -> AsyncIterator[str]:
+    """Its URL."""
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -53,14 +59,15 @@ async def a_router(*frontends: str) -> AsyncIterator[str]:
     pool = pool_pb2.Pool(key=key, model="m", frontends=frontends)
     view = pb.WatchPoolsResponse(snapshot=pb.PoolSnapshot(pools=[pool]), position="1", mark=EXACT)
     hello = pb.WatchPoolsResponse(server=pb.ServerInfo(instance_id="x"))
+    example = the_example()
     async with scripted_server() as server:
         server.script("WatchPools", [hello, view, HANG])
         async with (
             PoolCache([server.target]) as cache,
-            aiohttp.ClientSession(auto_decompress=False) as session,
+            example.open_session() as session,
         ):
             await cache.wait_synced()
-            async with serving(the_example().Router(cache, session).app()) as url:
+            async with serving(example.Router(cache, session).app()) as url:
                 yield url
 
 
@@ -136,3 +143,143 @@ async def test_a_stream_arrives_piece_by_piece_and_a_broken_one_is_broken_off() 
         go_on.set()
         with pytest.raises(aiohttp.ClientError):
             await answer.read()
+
+
+ASKED = b'{"model":"m"}'
+
+
+async def test_headers_that_come_several_times_are_passed_on_several_times() -> None:
+    seen: list[list[str]] = []
+
+    async def frontend(request: web.Request) -> web.Response:
+        seen.append(request.headers.getall("X-Mine"))
+        assert "X-Hop" not in request.headers
+        answer = web.Response()
+        answer.headers.extend([("Set-Cookie", "a=1"), ("Set-Cookie", "b=2")])
+        return answer
+
+    app = web.Application()
+    app.router.add_post("/v1/x", frontend)
+    told = [("X-Mine", "1"), ("X-Mine", "2"), ("Connection", "X-Hop"), ("X-Hop", "near")]
+    async with (
+        serving(app) as url,
+        a_router(url) as router,
+        aiohttp.ClientSession() as session,
+        session.post(f"{router}/v1/x", data=ASKED, headers=CIMultiDict(told)) as answer,
+    ):
+        assert answer.headers.getall("Set-Cookie") == ["a=1", "b=2"]
+    assert seen == [["1", "2"]]
+
+
+async def test_a_compressed_body_is_passed_on_as_what_it_is_then() -> None:
+    seen: list[Any] = []
+
+    async def frontend(request: web.Request) -> web.Response:
+        seen.append((await request.read(), request.headers.get("Content-Encoding")))
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_post("/v1/x", frontend)
+    packed = {"data": gzip.compress(ASKED), "headers": {"Content-Encoding": "gzip"}}
+    async with (
+        serving(app) as url,
+        a_router(url) as router,
+        aiohttp.ClientSession() as session,
+        session.post(f"{router}/v1/x", **packed) as answer,
+    ):
+        assert answer.status == 200
+    assert seen == [(ASKED, None)]
+
+
+async def test_a_frontend_that_speaks_no_http_is_passed_over() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"}")
+        writer.write(b"220 mail.example ESMTP\r\n")
+        writer.close()
+
+    async def frontend(_: web.Request) -> web.Response:
+        return web.Response(body=b'"good"')
+
+    app = web.Application()
+    app.router.add_post("/v1/x", frontend)
+    async with (
+        await asyncio.start_server(talk, "127.0.0.1", 0) as mail,
+        serving(app) as url,
+    ):
+        odd = f"http://127.0.0.1:{mail.sockets[0].getsockname()[1]}"
+        async with a_router(odd) as router:
+            status, answer = await post(f"{router}/v1/x", ASKED)
+            assert (status, answer["error"]["code"]) == (503, "no_backend")
+        async with a_router(odd, url) as router, aiohttp.ClientSession() as session:
+            for _ in range(2):
+                async with session.post(f"{router}/v1/x", data=ASKED) as good:
+                    assert (good.status, await good.read()) == (200, b'"good"')
+
+
+async def test_a_caller_that_left_before_the_answer_is_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    asked, gone, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def frontend(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        asked.set()
+        await gone.wait()
+        await response.prepare(request)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await response.write(b"x" * 65_536)
+                await asyncio.sleep(0)
+        done.set()
+        return response
+
+    app = web.Application()
+    app.router.add_post("/v1/x", frontend)
+    async with serving(app) as url, a_router(url) as router:
+        port = int(router.rpartition(":")[2])
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        head = f"POST /v1/x HTTP/1.1\r\nHost: h\r\nContent-Length: {len(ASKED)}\r\n\r\n"
+        writer.write(head.encode() + ASKED)
+        async with asyncio.timeout(PATIENCE):
+            await asked.wait()
+            writer.transport.abort()
+            async with aiohttp.ClientSession() as session:  # the router has seen the other one go
+                await session.get(f"{router}/health")
+            gone.set()
+            await done.wait()
+    assert "Error handling request" not in caplog.text
+
+
+async def test_any_number_of_slow_answers_holds_up_no_other_one() -> None:
+    go_on, waiting = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def slow(_: web.Request) -> web.Response:
+        waiting.release()
+        await go_on.wait()
+        return web.Response()
+
+    async def fast(_: web.Request) -> web.Response:
+        return web.Response(status=204)
+
+    app = web.Application()
+    app.router.add_post("/v1/slow", slow)
+    app.router.add_post("/v1/fast", fast)
+    many = aiohttp.TCPConnector(limit=0)
+    async with (
+        serving(app) as url,
+        a_router(url) as router,
+        aiohttp.ClientSession(connector=many) as session,
+        asyncio.timeout(PATIENCE),
+        asyncio.TaskGroup() as calls,
+    ):
+        for _ in range(SLOW_CALLS):
+            calls.create_task(post_only(session, f"{router}/v1/slow"))
+        for _ in range(SLOW_CALLS):
+            await waiting.acquire()
+        assert await post_only(session, f"{router}/v1/fast") == 204
+        go_on.set()
+
+
+async def post_only(session: aiohttp.ClientSession, url: str) -> int:
+    async with session.post(url, data=ASKED) as answer:
+        return answer.status

@@ -28,6 +28,19 @@ def a_call(number: int = 0, **fields: str) -> pb.RegisterPoolRequest:
     return pb.RegisterPoolRequest(registration=registration, relay_id=relay, lease_id=lease)
 
 
+async def test_registrations_and_errors_name_the_instance() -> None:
+    async with a_service() as service, grpc.aio.insecure_channel(target(service)) as channel:
+        stub = PoolDiscoveryServiceStub(channel)
+        named = ("x-global-discovery-instance", service.core.settings.instance_id)
+        call = stub.RegisterPool(a_call())
+        await call
+        assert named in tuple(await call.trailing_metadata())
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.DeregisterPool(pb.DeregisterPoolRequest(key=a_call(9).registration.key))
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+        assert named in tuple(caught.value.trailing_metadata())
+
+
 async def the_pools(stub: Stub) -> list[pool_pb2.Pool]:
     return list((await stub.ListPools(pb.ListPoolsRequest())).pools)
 

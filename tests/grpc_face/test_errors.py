@@ -330,7 +330,7 @@ class TestStatuses:
 
         status = errors.internal_status("id")
         with pytest.raises(asyncio.CancelledError):
-            await errors.abort(Gone(), status)  # type: ignore[arg-type]  # as much of a Context
+            await errors.abort(Gone(), status, "i")  # type: ignore[arg-type]  # as much of a Context
 
     async def test_a_store_that_does_not_take_it_is_unavailable_with_a_time_to_retry(
         self,

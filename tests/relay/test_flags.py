@@ -1,9 +1,11 @@
 """How `global-discovery relay` is called wrongly: exit status 2, and one sentence."""
 
+import argparse
 import re
 
 import pytest
 
+from global_discovery.cli import relay
 from support.client_process import ran
 
 GOOD = {
@@ -43,7 +45,14 @@ def flags(*more: str, without: str = "", **changed: str) -> list[str]:
         (flags("--routing-pool-frontends", "http://a,ftp://b"), "--routing-pool-frontends"),
         (flags("--routing-pool-frontends", "http://a,,"), "--routing-pool-frontends"),
         (flags("--openai-url", "nowhere"), "--openai-url"),
+        (flags("--openai-url", "http://h?q"), "--openai-url"),
         (flags("--health-url", "nowhere"), "--health-url"),
+        (flags("--health-url", "http://h/health#f"), "--health-url"),
+        (flags("--health-url", "http://h/health?a b"), "--health-url"),
+        (flags("--health-url", "http://h/health?a#f"), "--health-url"),
+        (flags("--health-url", "http://h/health?a=%zz"), "--health-url"),
+        (flags("--health-url", "http://h/health?ü"), "--health-url"),
+        (flags("--health-url", "http://u:p@h/health?a"), "--health-url"),
         (flags("--model", ""), "--model"),
         (flags("--model", "x" * 1025), "--model"),
         (flags("--capability", ""), "--capability"),
@@ -91,3 +100,34 @@ async def test_help_names_every_flag_of_upstream() -> None:
     assert result.status == 0
     shown = set(re.findall(r"--[a-z-]+", result.out))
     assert {"--routing-pool", "--routing-pool-region", "--routing-pool-frontends"} <= shown
+
+
+@pytest.mark.parametrize(
+    ("told", "openai_url", "health_url"),
+    [
+        ({"--openai-url": "http://h:8000/v1"}, "http://h:8000", "http://h:8000/health"),
+        ({"--openai-url": "http://h:8000/v1/"}, "http://h:8000", "http://h:8000/health"),
+        ({"--openai-url": "http://h/base/v1"}, "http://h/base", "http://h/base/health"),
+        ({"--openai-url": "http://h/v1/v1"}, "http://h/v1", "http://h/v1/health"),
+        ({"--openai-url": "http://v1"}, "http://v1", "http://v1/health"),
+        ({"--openai-url": "http://h/llm-v1"}, "http://h/llm-v1", "http://h/llm-v1/health"),
+        ({"--frontend": "http://f/v1"}, "http://f", "http://f/health"),
+        (
+            {"--health-url": "http://h/ready/?deep=1&who=%20a/b?c"},
+            "http://127.0.0.1:1",
+            "http://h/ready/?deep=1&who=%20a/b?c",
+        ),
+    ],
+    ids=lambda value: " ".join(value.values()) if isinstance(value, dict) else value,
+)
+def test_where_the_model_server_is_asked(
+    told: dict[str, str], openai_url: str, health_url: str
+) -> None:
+    parser = argparse.ArgumentParser()
+    relay.add_parser(parser.add_subparsers())
+    pairs = (GOOD | told).items()
+    settings = relay._settings(
+        parser.parse_args(["relay", *(part for pair in pairs for part in pair)])
+    )
+    assert (settings.openai_url, settings.health_url) == (openai_url, health_url)
+    assert settings.frontends == (told.get("--frontend", GOOD["--frontend"]),)

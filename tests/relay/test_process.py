@@ -15,7 +15,7 @@ from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceStub
 from support.openai_server import OpenAiServer, openai_server
 from support.pools import a_registration
 from support.relay_process import COMMAND, RelayProcess, a_relay_process
-from support.scripted_rest import Said, granted_json, scripted_rest
+from support.scripted_rest import Said, a_problem, granted_json, scripted_rest
 from support.serve_process import (
     LOOPBACK,
     PATIENCE_SECONDS,
@@ -258,6 +258,19 @@ async def test_a_port_in_use_is_a_failure_to_start() -> None:
             assert await process.ended() == 1
             names = [event["event"] for event in process.events]
             assert names == ["cannot_start", "stopped"]
+
+
+async def test_a_withdrawal_at_a_server_that_has_forgotten_the_pool_is_told_as_none() -> None:
+    async with scripted_rest() as server, openai_server("a") as models:
+        server.script("POST", granted_json(lease=600, heartbeat=200, lease_id="id-1"))
+        server.script("DELETE", a_problem(404, "there is no such share"))
+        flags = (*flags_for(server.url, models), "--withdraw-on-exit")
+        async with a_relay_process(*flags) as relay:
+            await relay.until(is_registered)
+            server.instance = "restarted"
+            events = await relay.stop()
+            assert "withdrawn" not in events
+            assert "no such share" in str(await relay.event("not_withdrawn"))
 
 
 async def test_no_line_of_the_log_shows_a_lease_id() -> None:

@@ -43,6 +43,7 @@ async def test_health_tells_the_pool_the_model_server_and_the_lease() -> None:
             "healthy": True,
             "routing_pool_unregistered_reason": None,
             "pool": {"cluster_id": "c1", "namespace": "ns", "dgd_name": "qwen"},
+            "cluster": {"property": None, "reason": None},
             "relay_id": "relay-1",
             "model": "a",
             "model_server": {

@@ -161,6 +161,23 @@ async def test_a_list_that_the_caller_has_is_not_sent_again(rest: RestUnderTest)
             assert reply.headers["vary"] == "Accept-Encoding"
             assert reply.headers["cache-control"] == "no-cache"
             assert "x-global-discovery-position" in reply.headers
+            assert reply.headers["x-global-discovery-instance"] == rest.core.settings.instance_id
+
+
+async def test_every_answer_names_the_instance(rest: RestUnderTest) -> None:
+    replies = [
+        await rest.post(a_body(0)),
+        await rest.call("GET", "/routers"),
+        await rest.call("HEAD", "/pools"),
+        await rest.call("DELETE", "/pools/c1/ns/pool-00000"),
+        await rest.call("DELETE", "/pools/c1/ns/pool-00000"),
+        await rest.call("GET", "/nowhere"),
+        await rest.call("PUT", "/pools"),
+        await rest.call("OPTIONS", "/pools"),
+    ]
+    assert [reply.status for reply in replies] == [200, 200, 200, 204, 404, 404, 405, 204]
+    named = {reply.headers["x-global-discovery-instance"] for reply in replies}
+    assert named == {rest.core.settings.instance_id}
 
 
 async def test_several_lines_of_if_none_match_are_one_list(rest: RestUnderTest) -> None:

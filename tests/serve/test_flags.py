@@ -26,8 +26,20 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "--registration-storage": ("memory",),
         "--heartbeat-interval-secs": (5,),
         "--lease-duration-secs": (15,),
+        "--tls-cert-path": (),
+        "--tls-key-path": (),
+        "--tls-client-ca-path": (),
         "--trusted-proxy": (),
         "--router": (),
+        "--pool-relay-suffix": ("-pool-relay",),
+        "--frontend-suffix": ("-frontend",),
+        "--frontend-port-name": ("http",),
+        "--router-namespace": (),
+        "--router-service": (),
+        "--router-port-name": (),
+        "--kubeconfig": (),
+        "--kubernetes-strict-x509": (True,),
+        "--watch-namespace": (),
         "--sqlite-path": (),
         "--dynamodb-table": (),
         "--dynamodb-region": (),
@@ -90,6 +102,23 @@ def test_which_addresses_are_loopback(text: str, *, loopback: bool) -> None:
 )
 def test_networks(text: str, network: str) -> None:
     assert read("--trusted-proxy", text).all(serve_flags.TRUSTED_PROXY) == (ip_network(network),)
+
+
+def test_modes_with_slices_take_their_flags_and_suffixes_that_start_with_a_dash() -> None:
+    values = read(
+        "--pool-discovery=karmada",
+        "--pool-relay-suffix=-relay",
+        "--frontend-suffix=-front",
+        "--watch-namespace=a",
+        "--watch-namespace=b",
+        ROUTER_NAMESPACE="infra",
+        ROUTER_SERVICE="router",
+        ROUTER_PORT_NAME="http",
+    )
+    assert values[serve_flags.POOL_RELAY_SUFFIX] == "-relay"
+    assert values[serve_flags.FRONTEND_SUFFIX] == "-front"
+    assert values.all(serve_flags.WATCH_NAMESPACE) == ("a", "b")
+    assert [values[flag] for flag in serve_flags.ROUTER_FLAGS] == ["infra", "router", "http"]
 
 
 def test_repeatable_flags_keep_all_values_and_others_the_last() -> None:

@@ -70,6 +70,8 @@ BAD_ROUTERS = [
     "r1=http://fd00::1:80",
 ]
 BAD_NETWORKS = ["10.0.0.1/8", "10.0.0.0/33", "10.0.0", "10", "::1/129", "host", "10.0.0.0/8/8"]
+BAD_LABELS = ["-a", "a-", "A", "a_b", "a.b", "a b", "a/b", "a" * 64, "ä", "a\n"]
+BAD_SUFFIXES = ["-", "-a-", "-A", "-a.b", "-a/b", "a" * 63, "-ä"]
 BAD_VALUES = (
     [
         (name, text)
@@ -88,7 +90,25 @@ BAD_VALUES = (
     + [("--lease-duration-secs", "86401"), ("--slow-watcher-secs", "3601")]
     + [("--router", text) for text in BAD_ROUTERS]
     + [("--trusted-proxy", text) for text in BAD_NETWORKS]
-    + [("--pool-discovery", text) for text in ("karmada", "mcs", "Registrations", "nothing")]
+    + [("--pool-discovery", text) for text in ("Karmada", "MCS", "Registrations", "nothing")]
+    + [
+        (name, text)
+        for name in (
+            "--frontend-port-name",
+            "--router-namespace",
+            "--router-service",
+            "--router-port-name",
+            "--watch-namespace",
+        )
+        for text in BAD_LABELS
+    ]
+    + [
+        (name, text)
+        for name in ("--pool-relay-suffix", "--frontend-suffix")
+        for text in BAD_SUFFIXES
+    ]
+    + [("--kubeconfig", "a\0b")]
+    + [("--kubernetes-strict-x509", text) for text in ("true", "ON", "1")]
     + [("--registration-storage", text) for text in ("SQLite", "redis", "MEMORY", "nothing")]
     + [("--sqlite-path", text) for text in ("directory/",)]
     + [("--dynamodb-table", text) for text in ("ab", "a b c", "t" * 256)]
@@ -102,7 +122,11 @@ BAD_VALUES = (
     + [(flag.name, " ") for flag in FLAGS.flags]
     + [(flag.name, "\udcff") for flag in FLAGS.flags]
 )
-GOOD_IN_A_VARIABLE = [("--router", " r1=http://10.0.0.1")]  # where values stand between separators
+GOOD_IN_A_VARIABLE = [("--router", " r1=http://10.0.0.1"), ("--watch-namespace", "a\n")]
+"""Values stand between separators there."""
+BAD_IN_A_VARIABLE = [
+    bad for bad in BAD_VALUES if bad not in GOOD_IN_A_VARIABLE and "\0" not in bad[1]
+]
 
 
 @pytest.mark.parametrize(("name", "text"), BAD_VALUES, ids=ascii)
@@ -112,9 +136,7 @@ def test_a_bad_value_is_refused_and_the_flag_named(
     assert name in refusal(capsys, monkeypatch, f"{name}={text}")
 
 
-@pytest.mark.parametrize(
-    ("name", "text"), [bad for bad in BAD_VALUES if bad not in GOOD_IN_A_VARIABLE], ids=ascii
-)
+@pytest.mark.parametrize(("name", "text"), BAD_IN_A_VARIABLE, ids=ascii)
 def test_a_bad_value_in_a_variable_is_refused_and_both_are_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, text: str
 ) -> None:
@@ -230,6 +252,63 @@ def test_one_address_for_two_faces_is_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, argv: list[str]
 ) -> None:
     assert argv[-1].partition("=")[0] in refusal(capsys, monkeypatch, *argv)
+
+
+MCS = "--pool-discovery=mcs"
+ROUTER_SERVICE = {
+    "--router-namespace": "infra",
+    "--router-service": "router",
+    "--router-port-name": "http",
+}
+
+
+@pytest.mark.parametrize(
+    ("relay", "frontend"),
+    [("-relay", "-pool-relay"), ("-x-frontend", "-frontend"), ("-same", "-same")],
+)
+def test_suffixes_of_which_one_ends_in_the_other_are_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, relay: str, frontend: str
+) -> None:
+    argv = [MCS, f"--pool-relay-suffix={relay}", f"--frontend-suffix={frontend}"]
+    said = refusal(capsys, monkeypatch, *argv)
+    assert "--pool-relay-suffix" in said
+    assert "--frontend-suffix" in said
+
+
+def test_a_suffix_that_ends_in_the_default_of_the_other_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "--frontend-suffix" in refusal(
+        capsys, monkeypatch, MCS, "--frontend-suffix=-front-pool-relay"
+    )
+
+
+@pytest.mark.parametrize("suffix", ["--pool-relay-suffix", "--frontend-suffix"])
+def test_a_suffix_never_takes_what_looks_like_a_flag(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    for following in ("-frontend", "--log-level=info", "--pool-relay-suffix=-a"):
+        assert suffix in refusal(capsys, monkeypatch, MCS, suffix, following)
+
+
+@pytest.mark.parametrize("missing", ROUTER_SERVICE)
+def test_the_router_service_is_named_with_all_three_flags_or_not_at_all(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    argv = [f"{name}={value}" for name, value in ROUTER_SERVICE.items() if name != missing]
+    assert missing in refusal(capsys, monkeypatch, MCS, *argv)
+    alone = f"{missing}={ROUTER_SERVICE[missing]}"
+    said = refusal(capsys, monkeypatch, MCS, alone)
+    assert all(name in said for name in ROUTER_SERVICE)
+
+
+def test_a_flag_of_another_mode_is_refused_also_when_it_says_the_default(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "--router" in refusal(capsys, monkeypatch, MCS, "--router=r1=http://10.0.0.1")
+    assert "--frontend-suffix" in refusal(capsys, monkeypatch, "--frontend-suffix=-frontend")
+    said = refusal(capsys, monkeypatch, WATCH_NAMESPACE="a")
+    assert "GLOBAL_DISCOVERY_WATCH_NAMESPACE (--watch-namespace)" in said
 
 
 # -- the whole program -------------------------------------------------------

@@ -32,6 +32,13 @@ class NaiveRouter:
     def listed(self) -> set[str]:
         return {name for name, fate in self.fates.items() if fate.listed}
 
+    def restart(self) -> None:
+        """The router ends, having saved what it offers, and begins with that."""
+        self.process, self.parts = "", []
+        self.fates = {name: fate for name, fate in self.fates.items() if fate.offered}
+        for fate in self.fates.values():
+            fate.listed = False
+
     def take(self, message: Any, now: float) -> None:
         if message.HasField("server"):
             self.process = message.server.instance_id

@@ -4,11 +4,13 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from global_discovery.domain.clock import Clock
+from global_discovery.domain.events import Report, ignore
 from global_discovery.domain.lease import LeaseTerms
 from global_discovery.domain.pool import Router
 from global_discovery.serving.caller import Network
 from global_discovery.serving.core import CoreSettings
-from global_discovery.serving.service import Service, ServiceSettings
+from global_discovery.serving.service import Service, ServiceSettings, Watching
+from global_discovery.serving.tls.files import TlsPaths
 from global_discovery.storage.memory import MemoryStore
 from global_discovery.view.fanout import DEFAULT_WRITE_SECONDS, STREAM_AGE_SECONDS
 
@@ -17,12 +19,18 @@ from global_discovery.view.fanout import DEFAULT_WRITE_SECONDS, STREAM_AGE_SECON
 async def a_service(
     *,
     port: int = 0,
+    rest_port: int = 0,
     terms: LeaseTerms | None = None,
     routers: tuple[Router, ...] = (),
     clock: Clock | None = None,
     slow_watcher_seconds: float = DEFAULT_WRITE_SECONDS,
     stream_age: tuple[float, float] = STREAM_AGE_SECONDS,
     trusted_proxies: tuple[Network, ...] = (),
+    pool_discovery: str = "registrations",
+    watching: Watching | None = None,
+    health_listen: str | None = None,
+    tls: TlsPaths | None = None,
+    report: Report = ignore,
 ) -> AsyncIterator[Service]:
     """Started, and stopped in order at the end."""
     settings = ServiceSettings(
@@ -31,12 +39,15 @@ async def a_service(
             routers=routers,
             slow_watcher_seconds=slow_watcher_seconds,
             stream_age=stream_age,
+            pool_discovery=pool_discovery,
         ),
-        listen="127.0.0.1:0",
+        listen=f"127.0.0.1:{rest_port}",
         grpc_listen=f"127.0.0.1:{port}",
         trusted_proxies=trusted_proxies,
+        health_listen=health_listen,
+        tls=tls,
     )
-    service = Service(settings, MemoryStore(), clock=clock)
+    service = Service(settings, MemoryStore(), watching=watching, clock=clock, report=report)
     await service.start()
     try:
         yield service

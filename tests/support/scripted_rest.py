@@ -48,6 +48,8 @@ class ScriptedRest:
     asked: asyncio.Queue[Asked] = field(default_factory=asyncio.Queue)
     hung_up: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the caller of a request that hangs has given it up."""
+    instance: str = "scripted"
+    """Named by every answer; empty names nobody."""
     port: int = 0
 
     @property
@@ -80,7 +82,8 @@ class ScriptedRest:
                 status=step.status,
                 body=step.body,
                 content_type=step.content_type,
-                headers=step.headers,
+                headers=dict(step.headers)
+                | ({"X-Global-Discovery-Instance": self.instance} if self.instance else {}),
             )
         if step == HANG:
             try:

@@ -14,6 +14,7 @@ from global_discovery.v1 import pool_discovery_pb2 as pb
 SERVICE = "global_discovery.v1.PoolDiscoveryService"
 HANG = "hang"
 END = "end"
+INSTANCE = "x-global-discovery-instance"
 
 Step = grpc.StatusCode | Any
 
@@ -40,6 +41,8 @@ class ScriptedServer:
     ended_with: "asyncio.Queue[float | None]" = field(default_factory=asyncio.Queue)
     """What was left of the deadline of each call that hung, when it was ended."""
     withdrawn: list[pb.DeregisterPoolRequest] = field(default_factory=list)
+    instance: str = "scripted"
+    """Named in the trailing metadata of every unary answer; empty names nobody."""
     port: int = 0
 
     @property
@@ -61,6 +64,8 @@ class ScriptedServer:
         if isinstance(request, pb.DeregisterPoolRequest):
             self.withdrawn.append(request)
         self.asked.put_nowait(Asked(request, context.peer(), context.time_remaining()))
+        if self.instance:
+            context.set_trailing_metadata(((INSTANCE, self.instance),))
         return await _play(self._step(method), context, self.ended_with)
 
     async def stream(self, request: Any, context: Any) -> AsyncIterator[Any]:

@@ -1,16 +1,21 @@
-"""A TCP proxy on loopback that can swallow traffic, cut connections, and count bytes."""
+"""A TCP proxy on loopback that can swallow, delay and cut traffic, and count bytes."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+from global_discovery.client.timing import SystemTimer, Timer
+
 
 class TcpProxy:
     """Forwards to one port. Made by `tcp_proxy`."""
 
-    def __init__(self, target_port: int) -> None:
+    def __init__(self, target_port: int, timer: Timer | None = None) -> None:
         self.port = 0
         self.bytes_to_client = 0
+        self.delay_seconds = 0.0
+        """By how much each piece of data is late, on the timer; the order stays."""
+        self._timer = timer or SystemTimer()
         self._target_port = target_port
         self._open = asyncio.Event()
         self._open.set()
@@ -31,8 +36,15 @@ class TcpProxy:
             writer.transport.abort()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        upstream_reader, upstream = await asyncio.open_connection("127.0.0.1", self._target_port)
-        self._writers |= {writer, upstream}
+        self._writers.add(writer)
+        try:
+            target = await asyncio.open_connection("127.0.0.1", self._target_port)
+        except OSError:  # nobody is there: the caller sees its connection break
+            writer.transport.abort()
+            self._writers.discard(writer)
+            return
+        upstream_reader, upstream = target
+        self._writers.add(upstream)
         pumps = {
             asyncio.create_task(self._pump(reader, upstream, counted=False)),
             asyncio.create_task(self._pump(upstream_reader, writer, counted=True)),
@@ -53,6 +65,8 @@ class TcpProxy:
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(65_536):
                 await self._open.wait()
+                if self.delay_seconds:
+                    await self._timer.sleep(self.delay_seconds)
                 if counted:
                     self.bytes_to_client += len(data)
                 writer.write(data)
@@ -65,9 +79,9 @@ class TcpProxy:
 
 
 @contextlib.asynccontextmanager
-async def tcp_proxy(target_port: int) -> AsyncIterator[TcpProxy]:
+async def tcp_proxy(target_port: int, timer: Timer | None = None) -> AsyncIterator[TcpProxy]:
     """A proxy in front of a port of this machine."""
-    proxy = TcpProxy(target_port)
+    proxy = TcpProxy(target_port, timer)
     server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
     proxy.port = server.sockets[0].getsockname()[1]
     try:

@@ -2,16 +2,23 @@
 
 import argparse
 import os
+from pathlib import Path
 
 from global_discovery.cli.text import safe
 from global_discovery.cli.values import address
+from global_discovery.client.tls import ClientTls, TlsSettings
+from global_discovery.pem import BadTlsFile
 
+CA_VARIABLE = "GLOBAL_DISCOVERY_CA_PATH"
+CERT_VARIABLE = "GLOBAL_DISCOVERY_CLIENT_CERT_PATH"
+KEY_VARIABLE = "GLOBAL_DISCOVERY_CLIENT_KEY_PATH"
+NAME_VARIABLE = "GLOBAL_DISCOVERY_TLS_SERVER_NAME"
 DEFAULT_SERVER = "127.0.0.1:50051"
 SERVER_VARIABLE = "GLOBAL_DISCOVERY_SERVER"
 
 
 def add_server(parser: argparse.ArgumentParser) -> None:
-    """Adds `--server`."""
+    """Adds `--server`, and how it is called over TLS."""
     parser.add_argument(
         "--server",
         metavar="HOST:PORT",
@@ -21,6 +28,62 @@ def add_server(parser: argparse.ArgumentParser) -> None:
         f"is unavailable [default: {DEFAULT_SERVER}; environment: {SERVER_VARIABLE}, "
         "several between commas]",
     )
+    add_tls(parser.add_argument_group("TLS"))
+
+
+def add_tls(group: "argparse._ArgumentGroup") -> None:
+    """Adds `--tls` and what goes with it."""
+    group.add_argument(
+        "--tls",
+        action="store_true",
+        help="call gRPC servers over TLS, with the system's CAs; the flags below imply it",
+    )
+    for name, metavar, variable, what in (
+        ("--ca-path", "PATH", CA_VARIABLE, "the CAs of the servers' certificates, in PEM"),
+        ("--client-cert-path", "PATH", CERT_VARIABLE, "the certificate to show, in PEM"),
+        ("--client-key-path", "PATH", KEY_VARIABLE, "its private key, in PEM"),
+        (
+            "--tls-server-name",
+            "NAME",
+            NAME_VARIABLE,
+            "the name in the servers' certificates, where they are called by another one",
+        ),
+    ):
+        group.add_argument(
+            name, metavar=metavar, type=nonempty_text, help=f"{what} [environment: {variable}]"
+        )
+
+
+def tls_of(args: argparse.Namespace) -> TlsSettings | None:
+    """How servers are called over TLS, if they are. Raises Misused, also for bad files."""
+    ca = _set(args.ca_path, CA_VARIABLE)
+    cert = _set(args.client_cert_path, CERT_VARIABLE)
+    key = _set(args.client_key_path, KEY_VARIABLE)
+    name = _set(args.tls_server_name, NAME_VARIABLE)
+    if not (args.tls or ca or cert or key or name):
+        return None
+    for given, flag, missing, other in (
+        (cert, "--client-cert-path", key, "--client-key-path"),
+        (key, "--client-key-path", cert, "--client-cert-path"),
+    ):
+        if given and not missing:
+            raise Misused(f"{flag} needs {other}")
+    settings = TlsSettings(ca, cert, key, name or "")
+    try:
+        ClientTls(settings).credentials()
+    except BadTlsFile as bad:
+        given_paths = ((ca, "--ca-path"), (cert, "--client-cert-path"), (key, "--client-key-path"))
+        flag = next(flag for path, flag in given_paths if path and Path(path) == bad.path)
+        raise Misused(f"{flag} {shown(str(bad.path))}: {bad.problem}") from None
+    return settings
+
+
+def _set(given: str | None, variable: str) -> str | None:
+    """What the flag says, else the variable. Raises Misused for an empty one."""
+    text = os.environ.get(variable) if given is None else given
+    if text == "":
+        raise Misused(f"{variable} must not be empty")
+    return text
 
 
 class Misused(Exception):

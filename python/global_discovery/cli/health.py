@@ -3,12 +3,15 @@
 For containers, whose image has no curl and no shell. It reads the same variables
 as `serve` does, so that both agree about the port; where the port was given by a
 flag, `--address` names it here too. It asks `/livez`, which fails only for a
-process that must be restarted, over plain HTTP and past every proxy.
+process that must be restarted, past every proxy. Over TLS it verifies nothing:
+it calls its own machine, by an address that no certificate names, and tells
+nothing.
 """
 
 import argparse
 import http.client
 import os
+import ssl
 import sys
 from collections.abc import Mapping
 from ipaddress import IPv4Address, ip_address
@@ -37,6 +40,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[Any]") -> None:
         f"{flags.HEALTH_LISTEN.variable}, else {flags.LISTEN.variable}, "
         f"else {flags.LISTEN.default}]",
     )
+    parser.add_argument(
+        "--tls",
+        action=argparse.BooleanOptionalAction,
+        help="Whether it is asked over TLS, without verifying the certificate. [default: when "
+        f"{flags.TLS_CERT.variable} is set and {flags.HEALTH_LISTEN.variable} is not]",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -46,7 +55,11 @@ def run(args: argparse.Namespace) -> int:
     except Refused as refusal:
         sys.stderr.write(f"global-discovery health: {refusal}\n")
         return REFUSED
-    problem = _ask(target)
+    over_tls = args.tls
+    if over_tls is None:
+        over_tls = flags.TLS_CERT.variable in os.environ
+        over_tls &= flags.HEALTH_LISTEN.variable not in os.environ
+    problem = _ask(target, over_tls=over_tls)
     if problem:
         sys.stderr.write(f"global-discovery health: {target} {problem}\n")
         return DOES_NOT
@@ -76,9 +89,9 @@ def _reachable(listening: Address) -> Address:
     return Address(host, listening.port)
 
 
-def _ask(target: Address) -> str:
+def _ask(target: Address, *, over_tls: bool) -> str:
     """What is wrong; nothing when it lives."""
-    connection = http.client.HTTPConnection(target.host, target.port, timeout=TIMEOUT_SECONDS)
+    connection = _connection(target, over_tls=over_tls)
     try:
         connection.request("GET", "/livez")
         status = connection.getresponse().status
@@ -87,3 +100,14 @@ def _ask(target: Address) -> str:
     finally:
         connection.close()
     return "" if status == http.HTTPStatus.OK else f"answers /livez with {status}"
+
+
+def _connection(target: Address, *, over_tls: bool) -> http.client.HTTPConnection:
+    if not over_tls:
+        return http.client.HTTPConnection(target.host, target.port, timeout=TIMEOUT_SECONDS)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # see the module's docstring
+    return http.client.HTTPSConnection(
+        target.host, target.port, timeout=TIMEOUT_SECONDS, context=context
+    )

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from global_discovery.cli.text import mark_sentence, number, reason_codes, rfc3339
-from global_discovery.client import PoolKey
-from global_discovery.client.fold import is_exact
+from global_discovery.client.fold import PoolKey, is_exact
 from global_discovery.v1 import pool_pb2
 
 Document = dict[str, Any]

@@ -16,7 +16,7 @@ from typing import Any
 
 import grpc
 
-from global_discovery.cli.arguments import add_server, nonempty_text, servers_of
+from global_discovery.cli.arguments import add_server, nonempty_text, servers_of, tls_of
 from global_discovery.cli.ending import Failed, run_until_stopped
 from global_discovery.cli.events import Events, event_document, event_lines, json_text
 from global_discovery.cli.kinds import POOLS, ROUTERS, Kind
@@ -92,7 +92,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 def run_pools(args: argparse.Namespace) -> int:
     """The exit status. Raises Failed, and CallFailed for what the server said."""
-    servers = servers_of(args)
+    servers, tls = servers_of(args), tls_of(args)
     wanted = pb.PoolFilter(
         models=args.model,
         regions=args.region,
@@ -101,16 +101,20 @@ def run_pools(args: argparse.Namespace) -> int:
     )
     request = _Request(
         POOLS,
-        lambda: list_pools(servers, wanted=wanted),
-        lambda: watch_pools(servers, wanted=wanted),
+        lambda: list_pools(servers, wanted=wanted, tls=tls),
+        lambda: watch_pools(servers, wanted=wanted, tls=tls),
     )
     return _run(request, args)
 
 
 def run_routers(args: argparse.Namespace) -> int:
     """As `run_pools`."""
-    servers = servers_of(args)
-    request = _Request(ROUTERS, lambda: list_routers(servers), lambda: watch_routers(servers))
+    servers, tls = servers_of(args), tls_of(args)
+    request = _Request(
+        ROUTERS,
+        lambda: list_routers(servers, tls=tls),
+        lambda: watch_routers(servers, tls=tls),
+    )
     return _run(request, args)
 
 

@@ -9,6 +9,7 @@ start or one of its tasks dies, the exit status is 1.
 import asyncio
 import gc
 import sys
+from collections.abc import Callable
 
 import structlog
 
@@ -18,11 +19,12 @@ from global_discovery.cli.flags import Values
 from global_discovery.cli.signals import StopSignals
 from global_discovery.cli.stores import NotInstalled, store_from
 from global_discovery.domain.clock import SystemClock
+from global_discovery.domain.events import Report
 from global_discovery.domain.lease import LeaseTerms
 from global_discovery.serving.core import CoreSettings
 from global_discovery.serving.log import reporter
 from global_discovery.serving.race import race
-from global_discovery.serving.service import Service, ServiceSettings
+from global_discovery.serving.service import Service, ServiceSettings, Watching
 from global_discovery.storage.store import RegistrationStore
 
 STOPPED, FAILED = 0, 1
@@ -43,11 +45,16 @@ class CannotStart(Exception):
 
 
 def run(values: Values, signals: StopSignals, store: RegistrationStore | None = None) -> int:
-    """Serves until a signal; the exit status. `store` is by default the one that is named."""
+    """Serves until a signal; the exit status. `store` is by default the one that is named.
+
+    Raises ModuleNotFoundError, having done nothing, where an extra is not installed.
+    """
+    watching = watching_from(values)
     gc.set_threshold(*COLLECTOR_THRESHOLDS)
     terminal = "console" if sys.stderr and sys.stderr.isatty() else "json"
     log.configure(values.get(flags.LOG_FORMAT) or terminal, level=values[flags.LOG_LEVEL])
-    if not all(values[flag].is_loopback for flag in (flags.LISTEN, flags.GRPC_LISTEN)):
+    reachable = not all(values[flag].is_loopback for flag in (flags.LISTEN, flags.GRPC_LISTEN))
+    if reachable and not values.is_set(flags.TLS_CLIENT_CA):
         structlog.get_logger().warning("unprotected", message=UNPROTECTED)
     settings, clock, report = settings_from(values), SystemClock(), reporter()
     try:
@@ -55,7 +62,7 @@ def run(values: Values, signals: StopSignals, store: RegistrationStore | None = 
     except NotInstalled as missing:
         structlog.get_logger().error("cannot_start", message=str(missing))
         return FAILED
-    return asyncio.run(_serve(settings, store, signals))
+    return asyncio.run(_serve(settings, store, signals, watching))
 
 
 def settings_from(values: Values) -> ServiceSettings:
@@ -73,15 +80,34 @@ def settings_from(values: Values) -> ServiceSettings:
         grpc_listen=str(values[flags.GRPC_LISTEN]),
         health_listen=None if health is None else str(health),
         trusted_proxies=values.all(flags.TRUSTED_PROXY),
+        tls=flags.tls_paths(values),
     )
 
 
-async def _serve(settings: ServiceSettings, store: RegistrationStore, signals: StopSignals) -> int:
+def watching_from(values: Values) -> Callable[[Report], Watching] | None:
+    """What follows the imported slices, to be made inside the loop; None in a mode without.
+
+    Raises ModuleNotFoundError where its extra is not installed.
+    """
+    if values[flags.POOL_DISCOVERY] not in flags.IMPORTED.used_with:
+        return None
+    from global_discovery.cli import watching  # noqa: PLC0415 - it needs an extra
+
+    settings = watching.settings_from(values)
+    return lambda report: watching.SlicesWatching(settings, report=report)
+
+
+async def _serve(
+    settings: ServiceSettings,
+    store: RegistrationStore,
+    signals: StopSignals,
+    watching: Callable[[Report], Watching] | None,
+) -> int:
     """One whole life of the service."""
     logger = structlog.get_logger()
     status = STOPPED
     try:
-        await _live(settings, store, signals)
+        await _live(settings, store, signals, watching)
     except CannotStart as reason:
         status = FAILED
         logger.error("cannot_start", message=str(reason))  # noqa: TRY400 - no fault of ours
@@ -92,10 +118,17 @@ async def _serve(settings: ServiceSettings, store: RegistrationStore, signals: S
     return status
 
 
-async def _live(settings: ServiceSettings, store: RegistrationStore, signals: StopSignals) -> None:
+async def _live(
+    settings: ServiceSettings,
+    store: RegistrationStore,
+    signals: StopSignals,
+    watching: Callable[[Report], Watching] | None,
+) -> None:
     """Returns after a signal and an orderly stop; raises what else ended the service."""
     try:
-        service = Service(settings, store, report=reporter())
+        report = reporter()
+        watched = None if watching is None else watching(report)
+        service = Service(settings, store, watching=watched, report=report)
     except OSError as error:
         raise CannotStart(str(error)) from error
     try:

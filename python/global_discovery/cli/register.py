@@ -14,11 +14,18 @@ from typing import Any
 
 import grpc
 
-from global_discovery.cli.arguments import add_server, nonempty_text, servers_of, shown
+from global_discovery.cli.arguments import (
+    add_server,
+    nonempty_text,
+    servers_of,
+    shown,
+    tls_of,
+)
 from global_discovery.cli.ending import DONE, FAILED, NOT_READ, stop_writing
 from global_discovery.cli.signals import StopSignals
 from global_discovery.cli.text import number, safe, seconds_text
-from global_discovery.client import CallFailed, HeartbeatState, PoolHeartbeat, PoolKey
+from global_discovery.client import CallFailed, HeartbeatState, PoolHeartbeat, TlsSettings
+from global_discovery.client.fold import PoolKey
 from global_discovery.v1 import pool_pb2
 
 _COUNT = re.compile(r"[0-9]{1,9}")
@@ -79,17 +86,19 @@ def run(args: argparse.Namespace) -> int:
         relays=args.relay,
     )
     signals = StopSignals()
-    return asyncio.run(_register(servers_of(args), registration, args.relay_id or "", signals))
+    servers, tls = servers_of(args), tls_of(args)
+    return asyncio.run(_register(servers, registration, args.relay_id or "", tls, signals))
 
 
 async def _register(
     servers: list[str],
     registration: pool_pb2.PoolRegistration,
     relay_id: str,
+    tls: TlsSettings | None,
     signals: StopSignals,
 ) -> int:
     said = _Said(str(PoolKey.of(registration.key)))
-    heartbeat = PoolHeartbeat(servers, relay_id=relay_id, on_state=said.take)
+    heartbeat = PoolHeartbeat(servers, relay_id=relay_id, tls=tls, on_state=said.take)
     heartbeat.set(registration)
     stop = [asyncio.create_task(signals.wait()), asyncio.create_task(said.over.wait())]
     running = asyncio.create_task(heartbeat.run())

@@ -17,9 +17,11 @@ from global_discovery.cli.arguments import (
     DEFAULT_SERVER,
     SERVER_VARIABLE,
     Misused,
+    add_tls,
     nonempty_text,
     server,
     shown,
+    tls_of,
 )
 from global_discovery.cli.ending import FAILED, MISUSED
 from global_discovery.cli.signals import StopSignals
@@ -33,6 +35,8 @@ CLUSTER_VARIABLE = "DYN_CLUSTER_ID"
 POD_VARIABLE = "POD_UID"
 DEFAULT_LISTEN = "0.0.0.0:8082"
 _COUNT = re.compile(r"[0-9]{1,9}")
+_QUERY = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*")
+"""What may stand in a query (RFC 3986, 3.4)."""
 _FLAG_OF_FIELD = {
     "cluster_id": "--cluster-id",
     "namespace": "--pool",
@@ -68,6 +72,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[Any]") -> None:
     _add_model_server(parser.add_argument_group("the model server"))
     relay = parser.add_argument_group("the relay")
     _add_relay(relay)
+    add_tls(parser.add_argument_group("TLS"))
     _add_log(relay)
 
 
@@ -139,8 +144,8 @@ def _add_model_server(group: "argparse._ArgumentGroup") -> None:
     add(
         "--openai-url",
         metavar="URL",
-        type=_url,
-        help="its URL without /v1 [default: the first frontend]",
+        type=_openai_url,
+        help="its URL, with or without /v1 at the end [default: the first frontend]",
     )
     add(
         "--health-url",
@@ -227,13 +232,14 @@ def _settings(args: argparse.Namespace) -> RelaySettings:
     relay_id = args.relay_id or os.environ.get(POD_VARIABLE) or socket.gethostname()
     registration = _registration(args, relay_id)
     content = registration.content
-    openai_url = args.openai_url or next(iter(args.frontends), None)
+    openai_url = args.openai_url or next(map(_without_v1, args.frontends), None)
     if openai_url is None:
         raise Misused("--openai-url is required where there is no --frontend")
     return RelaySettings(
         pool=registration.key,
         location=content.location,
         servers=tuple(args.server or _default_servers()),
+        tls=tls_of(args),
         relay_id=relay_id,
         openai_url=openai_url,
         health_url=args.health_url or f"{openai_url}/health",
@@ -298,9 +304,22 @@ def _url(text: str) -> str:
 
 
 def _health_url(text: str) -> str:
-    """As it was given: to some servers a trailing `/` means something."""
-    _url(text)
+    """As it was given, query included: to some servers a trailing `/` means something."""
+    url, _, query = text.partition("?")
+    _url(url)
+    if _QUERY.fullmatch(query) is None:
+        raise argparse.ArgumentTypeError(f"{shown(text)} has a query that is none")
     return text
+
+
+def _openai_url(text: str) -> str:
+    """Without `/v1` at its end, which clients of such servers have in their base URL."""
+    return _without_v1(_url(text))
+
+
+def _without_v1(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.removesuffix('/v1')}"
 
 
 def _urls(text: str) -> list[str]:

@@ -17,6 +17,8 @@ from global_discovery.cli.serve_flags import FLAGS, read_values
 from global_discovery.cli.signals import StopSignals
 
 REFUSED, FAILED = 2, 1
+_EXTRAS = {"kubernetes_asyncio": "kubernetes", "msgspec": "kubernetes"}
+"""What installs a module that is missing; the extra `server` installs the others."""
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[Any]") -> None:
@@ -40,10 +42,13 @@ def run(args: argparse.Namespace) -> int:
     signals = StopSignals()
     try:
         from global_discovery.cli import process  # noqa: PLC0415 - see the module's docstring
+
+        return process.run(values, signals)
     except ModuleNotFoundError as missing:
+        module = (missing.name or "").partition(".")[0]
+        extra = _EXTRAS.get(module, "server")
         sys.stderr.write(
-            f"global-discovery serve: {missing.name} is not installed; "
-            "install global-discovery[server]\n"
+            f"global-discovery serve: {module} is not installed; "
+            f"install global-discovery[{extra}]\n"
         )
         return FAILED
-    return process.run(values, signals)

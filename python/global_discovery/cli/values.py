@@ -24,6 +24,8 @@ _NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
 _REGION = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 _SECONDS = re.compile(r"[0-9]{1,9}")
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUFFIX = re.compile(r"[-a-z0-9]{0,61}[a-z0-9]")
 _MAPPED = IPv6Network("::ffff:0:0/96")
 
 
@@ -113,6 +115,27 @@ def on_or_off(text: str) -> bool:
     return one_of("on", "off")(text) == "on"
 
 
+def label(text: str) -> str:
+    """The name of a namespace, Service or port (RFC 1123 label)."""
+    if _LABEL.fullmatch(text) is None:
+        raise ValueError("is not 1 to 63 of a-z, 0-9 and -, without - at either end")
+    return text
+
+
+def name_suffix(text: str) -> str:
+    """The end of a Service's name."""
+    if _SUFFIX.fullmatch(text) is None:
+        raise ValueError("is not 1 to 62 of a-z, 0-9 and -, without - at the end")
+    return text
+
+
+def kubeconfig(text: str) -> str:
+    """A path, or several as KUBECONFIG joins them; whether there is a file is seen later."""
+    if "\0" in text:
+        raise ValueError("has a NUL in it")
+    return text
+
+
 def network(text: str) -> IPv4Network | IPv6Network:
     """A CIDR, or one address; an IPv4-mapped one is the IPv4 one, as callers' addresses are."""
     try:
@@ -128,7 +151,9 @@ def network(text: str) -> IPv4Network | IPv6Network:
 
 
 def file_path(text: str) -> Path:
-    """The name of a file; relative to where the process starts."""
+    """The name of a file, relative to where the process starts; it may not be there yet."""
+    if "\0" in text:
+        raise ValueError("has a NUL in it")
     if text.endswith("/"):
         raise ValueError("is not the name of a file")
     return Path(text)

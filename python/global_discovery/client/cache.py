@@ -30,6 +30,7 @@ from global_discovery.client.fold import PoolKey, Update
 from global_discovery.client.pool_index import PoolIndex
 from global_discovery.client.servers import Servers
 from global_discovery.client.timing import SystemTimer, Timer
+from global_discovery.client.tls import TlsSettings
 from global_discovery.client.view_saver import ViewSaver
 from global_discovery.client.watch import (
     DEFAULT_IDLE_SECONDS,
@@ -56,6 +57,7 @@ class PoolCache:
         *,
         wanted: pb.PoolFilter | None = None,
         saved_view: str | Path | None = None,
+        tls: TlsSettings | None = None,
         log: Callable[[str], None] | None = None,
         idle_seconds: int = DEFAULT_IDLE_SECONDS,
         poll_seconds: int = DEFAULT_POLL_SECONDS,
@@ -69,12 +71,14 @@ class PoolCache:
         polled each `poll_seconds` while no other one answers. `wanted` is applied by
         the servers. `saved_view` is a file for the view, in a folder that exists;
         `log` takes sentences about it (default: the logger of this package).
+        Without `tls` gRPC is in plain text, and `https://` by the system's CAs.
         `idle_seconds`, 1 to 25: after three times that a silent server is left.
         """
         self._timer = timer or SystemTimer()
         Servers(servers)  # refuses an empty list now, and not when it is entered
         self._servers = tuple(servers)
         self._wanted = wanted
+        self._tls = tls
         self._idle_seconds = idle_seconds
         self._poll_seconds = poll_seconds
         self._saver = (
@@ -190,6 +194,7 @@ class PoolCache:
                     fold=self._fold,
                     idle_seconds=self._idle_seconds,
                     poll_seconds=self._poll_seconds,
+                    tls=self._tls,
                     timer=self._timer,
                 ) as watch:
                     async for step in watch:

@@ -11,8 +11,10 @@ been registered for longer than its *bound* is in the view; so:
   first exact mark that comes later, an idle message's too, ends it;
 * `removed` ends it always, and nothing else does.
 
-Where the process cannot be known (a list over HTTP does not name it), every mark
-counts as another one's. There is no I/O here, and time is an argument.
+Where the process cannot be known (an older server's list over HTTP does not name
+it), every mark counts as another one's. A view counts as of when it came: one that
+was under way for longer than its bound may, until the next change comes, end what
+another process told meanwhile. There is no I/O here, and time is an argument.
 """
 
 import math

@@ -1,7 +1,7 @@
 """What a call can fail with, as one error with everything the server said."""
 
 import contextlib
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
 import grpc
@@ -11,6 +11,9 @@ from google.rpc.status_pb2 import Status
 
 T = TypeVar("T")
 
+INSTANCE = "x-global-discovery-instance"
+"""The header, and the trailing metadata, in which an instance names itself: its `ServerInfo` id."""
+MAX_INSTANCE_CHARACTERS = 256
 _DETAILS = "grpc-status-details-bin"
 _WORDS = {
     grpc.StatusCode.UNAVAILABLE: "is unavailable",
@@ -32,13 +35,17 @@ class FieldViolation(NamedTuple):
 
 
 class ErrorDetails(NamedTuple):
-    """What the google.rpc details of an answer say; empty when it has none of ours."""
+    """What an answer says beside its code and message; empty when it has none of ours."""
 
     reason: str = ""
     """The fixed reason of the protocol."""
     violations: tuple[FieldViolation, ...] = ()
     more_violations: int = 0
     """How many violations the server did not name."""
+    instance: str = ""
+    """The instance that answered, when it named itself."""
+    retry_after: float = 0.0
+    """For how many seconds it asked not to be called; 0 when it did not."""
 
 
 class CallFailed(Exception):
@@ -89,6 +96,17 @@ async def answer(server: str, call: Awaitable[T]) -> T:
         raise CallFailed(server, grpc.StatusCode.UNKNOWN, str(error)) from error
 
 
+def instance_name(told: str | bytes) -> str:
+    """What can be the name of an instance; whatever else stands there names none."""
+    good = isinstance(told, str) and told.isascii() and len(told) <= MAX_INSTANCE_CHARACTERS
+    return str(told) if good else ""
+
+
+def instance_in(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
+    """The instance that trailing metadata name; empty when they name none."""
+    return next((instance_name(value) for name, value in metadata or () if name == INSTANCE), "")
+
+
 def causes(error: BaseException) -> Iterator[str]:
     """The error and everything that led to it, outermost first, one sentence each."""
     seen: set[int] = set()
@@ -107,7 +125,7 @@ def _sentence(error: BaseException) -> str:
 
 def _details(error: grpc.aio.AioRpcError) -> ErrorDetails:
     """The google.rpc details, as far as they can be read."""
-    info, bad = details_pb.ErrorInfo(), details_pb.BadRequest()
+    info, bad, retry = details_pb.ErrorInfo(), details_pb.BadRequest(), details_pb.RetryInfo()
     for name, value in error.trailing_metadata() or ():
         if name != _DETAILS or not isinstance(value, bytes):
             continue
@@ -115,6 +133,7 @@ def _details(error: grpc.aio.AioRpcError) -> ErrorDetails:
             for detail in Status.FromString(value).details:
                 detail.Unpack(info)
                 detail.Unpack(bad)
+                detail.Unpack(retry)
     more = info.metadata.get("more_violations", "")
     return ErrorDetails(
         reason=info.reason,
@@ -123,4 +142,6 @@ def _details(error: grpc.aio.AioRpcError) -> ErrorDetails:
             for violation in bad.field_violations
         ),
         more_violations=int(more) if more.isascii() and more.isdecimal() else 0,
+        instance=instance_in(error.trailing_metadata()),
+        retry_after=max(0.0, retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9),
     )

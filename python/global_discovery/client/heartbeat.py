@@ -10,10 +10,9 @@ the pool leaves the lists when its lease ends.
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
-
-import grpc
 
 from global_discovery.client.errors import CallFailed
 from global_discovery.client.heartbeat_schedule import (
@@ -27,9 +26,12 @@ from global_discovery.client.registration_calls import (
     checked_server,
     open_calls,
 )
+from global_discovery.client.rest_registration import Granted
 from global_discovery.client.timing import SystemTimer, Timer, within
-from global_discovery.v1 import pool_discovery_pb2 as pb
+from global_discovery.client.tls import ClientTls, TlsSettings
 from global_discovery.v1 import pool_pb2
+
+_LOG = logging.getLogger(__name__)
 
 FIRST_ANSWER_SECONDS = 1.0
 """How long a stop waits for the answer of a first registration, to learn what to withdraw."""
@@ -43,6 +45,7 @@ class PoolHeartbeat:
         servers: Sequence[str],
         *,
         relay_id: str = "",
+        tls: TlsSettings | None = None,
         on_state: Callable[[HeartbeatState], None] | None = None,
         timer: Timer | None = None,
     ) -> None:
@@ -51,10 +54,13 @@ class PoolHeartbeat:
         Each is a gRPC target, or an `http://` or `https://` URL of a server that is
         to be called over REST; one may stand beside the other. `relay_id` must
         differ between the relays of one pool and stay the same when one restarts.
-        `on_state` is called after each call that ended.
+        Without `tls` gRPC is in plain text, and `https://` by the system's CAs.
+        `on_state` is called after each call that ended; what it raises is logged, and
+        ends nothing.
         """
         called = [checked_server(server) for server in servers]
         self._schedule = HeartbeatSchedule(called, relay_id=relay_id)
+        self._tls = ClientTls.of(tls)
         self._on_state = on_state
         self._timer = timer or SystemTimer()
         self._calls: RegistrationCalls | None = None
@@ -101,9 +107,13 @@ class PoolHeartbeat:
 
         With `withdraw` the lease is ended first, so that the pool leaves at once:
         one attempt at each instance, all within the deadline of one call, at
-        most 5 s. Whether it was withdrawn is the result; otherwise, and without
-        `withdraw`, the pool leaves when its lease ends. A server that cannot
-        withdraw is no error: the state's `can_withdraw` tells it.
+        most 5 s, the one that granted the lease first. Whether it was withdrawn is
+        the result; otherwise, and without `withdraw`, the pool leaves when its
+        lease ends. An instance that does not know the lease counts only when it is
+        one that granted or renewed it: another one, or one that has forgotten it
+        in a restart, has withdrawn nothing. A server that cannot withdraw is no
+        error: the state's `can_withdraw` tells it. A lease that an independent server
+        granted earlier, before this one took over, ends by itself.
         """
         self._withdraw = withdraw
         self._stopping.set()
@@ -142,27 +152,28 @@ class PoolHeartbeat:
         """Whether only the answer under way tells which lease the stop is to withdraw."""
         return self._withdraw and not self._schedule.holds_lease(self._timer.now())
 
-    def _take(self, call: "asyncio.Task[pb.RegisterPoolResponse]") -> None:
+    def _take(self, call: "asyncio.Task[Granted]") -> None:
         try:
-            response = call.result()
+            response, instance = call.result()
         except CallFailed as error:
             self._schedule.failed(error, self._timer.now())
         else:
-            self._schedule.answered(response, self._timer.now())
+            self._schedule.answered(response, self._timer.now(), instance=instance)
         self._tell()
 
-    async def _register(self, send: Send) -> pb.RegisterPoolResponse:
+    async def _register(self, send: Send) -> Granted:
         calls = await self._calls_to(send.server, new_connection=send.new_connection)
         return await calls.register(send.request, send.timeout)
 
     # -- withdrawing ---------------------------------------------------------
 
     async def _deregister(self) -> None:
-        """Withdraws the lease, at another instance when one is unavailable."""
+        """Withdraws the lease where it was granted, else wherever it is known."""
         request = self._schedule.withdrawal()
         if request is None:
             return
         servers = self._schedule.servers
+        servers.go_to(self._schedule.granted_by)
         servers.begin_round()
         give_up_at = self._timer.now() + self._schedule.call_seconds
         new_connection = False
@@ -171,7 +182,7 @@ class PoolHeartbeat:
                 calls = await self._calls_to(servers.current, new_connection=new_connection)
                 await calls.deregister(request, left)
             except CallFailed as error:
-                if error.code is not grpc.StatusCode.NOT_FOUND:
+                if not self._schedule.has_ended(error):
                     self._schedule.not_withdrawn(error)
                     self._tell()
                     if not servers.repeat_at_once():
@@ -189,7 +200,8 @@ class PoolHeartbeat:
         if new_connection or server != self._calls_server:
             await self._disconnect()
         if self._calls is None:
-            self._calls, self._calls_server = open_calls(server, self._timer), server
+            self._calls = open_calls(server, self._timer, self._tls)
+            self._calls_server = server
         return self._calls
 
     async def _disconnect(self) -> None:
@@ -198,8 +210,12 @@ class PoolHeartbeat:
             await calls.close()
 
     def _tell(self) -> None:
-        if self._on_state is not None:
+        if self._on_state is None:
+            return
+        try:
             self._on_state(self._schedule.state())
+        except Exception:  # noqa: BLE001 - the caller's function may raise anything
+            _LOG.exception("the on_state callback of a heartbeat failed")
 
 
 async def _done(call: "asyncio.Task[Any]") -> None:

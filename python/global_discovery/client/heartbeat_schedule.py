@@ -6,10 +6,16 @@ a time.
 
 * The registration is sent at once when it is set or changed, and renewed at the
   lease's heartbeat interval, always the newest one, with the lease's id.
+* An interval above half of the lease (older servers only want it below the lease)
+  leaves no room for a second try: a third of the lease counts then.
 * The lease is counted from before the call was sent, so it never ends later here
   than at the server.
 * A failed call is tried again after 1 s, doubling up to the heartbeat interval,
-  and once more 1 s before the lease ends.
+  and once more 1 s before the lease ends; at the next server, unless the failure
+  is about what was sent.
+* A server that asks not to be called for a while (Retry-After, RetryInfo) is not
+  called before that, for at most one lease: another one is, where there is one,
+  and so is this one 1 s before the lease ends.
 * An unavailable instance is first answered by repeating the call at each other
   one at once, over a new connection.
 * A lease that was withdrawn is given up: its id is dropped, and the pool is
@@ -42,11 +48,12 @@ SHORTEST_CALL_SECONDS = 0.25
 _ABOUT_THE_CALL = {
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.FAILED_PRECONDITION,
-    grpc.StatusCode.RESOURCE_EXHAUSTED,
-    grpc.StatusCode.PERMISSION_DENIED,
-    grpc.StatusCode.UNAUTHENTICATED,
 }
-"""Answers of a server that works: another one is not tried because of them."""
+"""What any server would answer: another one is not tried because of it.
+
+All else may be about that server alone: its rights, its limits, its release, what
+stands before it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +105,7 @@ class HeartbeatState:
     next_attempt: float | None
     """When the next call is due; None while one is under way or there is nothing to send."""
     withdrawn: bool
-    """Whether the registration was withdrawn by `stop`."""
+    """Whether `stop` withdrew the lease, or found it ended at an instance that had held it."""
     can_withdraw: bool = True
     """False once a server granted a lease without an id, or did not know the withdrawal."""
 
@@ -116,11 +123,16 @@ class HeartbeatSchedule:
         self._lease_id = ""
         self._lease_seconds = ASSUMED_LEASE_SECONDS
         self._interval = ASSUMED_INTERVAL_SECONDS
+        self._granted_by = self._servers.current
+        self._holders: set[str] = set()
+        """The instances that granted or renewed the lease, of those that name themselves."""
         self._sequence = 0
         self._due = 0.0
         self._held_until = 0.0
         self._retry = FIRST_RETRY_SECONDS
         self._new_connection = False
+        self._not_before: dict[str, float] = {}
+        """The servers that asked not to be called, and until when."""
         self._sent: pool_pb2.PoolRegistration | None = None
         self._sent_at = 0.0
         self._last_success: float | None = None
@@ -128,6 +140,7 @@ class HeartbeatSchedule:
         self._failing = False
         self._withdrawn = False
         self._can_withdraw = True
+        self._withdrawal_failed = False
 
     # -- what to do ----------------------------------------------------------
 
@@ -157,6 +170,24 @@ class HeartbeatSchedule:
         if not self._lease_id:
             return None
         return pb.DeregisterPoolRequest(key=self._key, lease_id=self._lease_id)
+
+    @property
+    def granted_by(self) -> str:
+        """The server that granted or renewed the lease last: the first to withdraw it from."""
+        return self._granted_by
+
+    def has_ended(self, error: CallFailed) -> bool:
+        """Whether the failure of a withdrawal says that the lease has ended.
+
+        NOT_FOUND does, from an instance that granted or renewed this very lease: it
+        ended there by itself, by somebody else's withdrawal, or by an attempt of
+        ours whose answer was lost. From any other one it says nothing: an instance
+        with a store of its own never knew the lease, and one that was restarted,
+        behind the same name too, may have forgotten it while routers go on
+        carrying the pool. One that does not name itself counts as another one.
+        """
+        not_found = error.code is grpc.StatusCode.NOT_FOUND
+        return not_found and error.details.instance in self._holders
 
     @property
     def servers(self) -> Servers:
@@ -205,12 +236,16 @@ class HeartbeatSchedule:
             self._servers.begin_round()
         self._registration = registration
 
-    def answered(self, response: pb.RegisterPoolResponse, now: float) -> None:
-        """The call that was sent succeeded."""
+    def answered(
+        self, response: pb.RegisterPoolResponse, now: float, *, instance: str = ""
+    ) -> None:
+        """The call that was sent succeeded; `instance` is the one that answered, if it said so."""
         sent, self._sent = self._sent, None
         self._lease_seconds = max(1.0, float(response.lease_duration_secs))
-        self._interval = max(1.0, float(response.heartbeat_interval_secs))
+        told = max(1.0, float(response.heartbeat_interval_secs))
+        self._interval = told if 2 * told <= self._lease_seconds else self._lease_seconds / 3
         self._retry = FIRST_RETRY_SECONDS
+        self._not_before.pop(self._servers.current, None)
         self._servers.begin_round()
         self._last_success = now
         self._failing = False
@@ -218,6 +253,11 @@ class HeartbeatSchedule:
         if sent is not None and sent.key == self._key:
             ends_at = self._sent_at + self._lease_seconds
             self._lease = HeldLease(self._lease_seconds, self._interval, ends_at)
+            if response.lease_id != self._lease_id:
+                self._holders.clear()
+            if instance:
+                self._holders.add(instance)
+            self._granted_by = self._servers.current
             self._lease_id = response.lease_id
             self._can_withdraw = bool(response.lease_id)
 
@@ -226,6 +266,9 @@ class HeartbeatSchedule:
         sent, self._sent = self._sent, None
         self._failing = True
         self._last_error = error
+        if error.details.retry_after > 0:
+            wait = min(error.details.retry_after, self._lease_seconds)
+            self._not_before[self._servers.current] = now + wait
         if error.code not in _ABOUT_THE_CALL:
             self._servers.move_on()
             self._new_connection = True
@@ -240,8 +283,14 @@ class HeartbeatSchedule:
     def not_withdrawn(self, error: CallFailed) -> None:
         """A withdrawal failed: the lease ends by itself.
 
-        That a server knows no withdrawal is told by the state, and is no error.
+        That a server knows no withdrawal is told by the state, and is no error. Only
+        the first answer tells that or NOT_FOUND; from the servers that are tried
+        after the one that granted the lease neither says anything.
         """
+        nothing_new = {grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNIMPLEMENTED}
+        if self._withdrawal_failed and error.code in nothing_new:
+            return
+        self._withdrawal_failed = True
         if error.code is grpc.StatusCode.UNIMPLEMENTED:
             self._can_withdraw = False
             return
@@ -265,6 +314,7 @@ class HeartbeatSchedule:
         self._servers.begin_round()
         self._due = now + self._retry
         self._retry = min(2 * self._retry, self._interval)
+        self._choose_willing()
         last_chance = self._last_chance
         if last_chance is None or self._sent_at >= last_chance:
             return
@@ -274,6 +324,16 @@ class HeartbeatSchedule:
             and now < last_chance + LAST_CHANCE_SECONDS
         ):
             self._due = max(now, last_chance)
+
+    def _choose_willing(self) -> None:
+        """Passes over the servers that asked not to be called by then, else waits for the first."""
+        waits = {server: self._not_before.get(server, 0.0) for server in self._servers.in_turn()}
+        willing = next((server for server in waits if waits[server] <= self._due), None)
+        chosen = willing or min(waits, key=waits.__getitem__)
+        self._due = max(self._due, waits[chosen])
+        if chosen != self._servers.current:
+            self._servers.go_to(chosen)
+            self._new_connection = True
 
     def _timeout(self, now: float) -> float:
         """The deadline of a call sent now; it does not outlast the last chance of the lease."""
@@ -289,6 +349,7 @@ class HeartbeatSchedule:
     def _forget_lease(self) -> None:
         self._lease = None
         self._lease_id = ""
+        self._holders.clear()
         self._retry = FIRST_RETRY_SECONDS
 
 

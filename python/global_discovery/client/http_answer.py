@@ -1,7 +1,15 @@
 """What every HTTP call of this package holds to: bounded answers, no redirects, no cookies."""
 
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
 import aiohttp
 
+from global_discovery.client.errors import INSTANCE, instance_name
+
+MAX_DIGITS = 9
+"""Of a number of seconds: more are for ever anyhow."""
 _NO_LIMIT = aiohttp.ClientTimeout(total=None, connect=None, sock_read=None, sock_connect=None)
 
 
@@ -33,3 +41,28 @@ async def read_bounded(response: aiohttp.ClientResponse, limit: int) -> bytes:
         if len(body) > limit:
             raise TooLarge(f"the answer has more than {limit} bytes")
     return bytes(body)
+
+
+def instance_of(headers: Mapping[str, str]) -> str:
+    """The instance that answered; empty when it does not name itself properly."""
+    return instance_name(headers.get(INSTANCE, ""))
+
+
+def retry_after(headers: Mapping[str, str]) -> float:
+    """The seconds of Retry-After (RFC 9110, 10.2.3); 0 without one, and for nonsense.
+
+    A date is compared with the answer's own, so that no clock of ours counts.
+    """
+    told = headers.get("Retry-After", "").strip()
+    if told.isascii() and told.isdecimal():
+        return float(told[:MAX_DIGITS])
+    until, now = _date(told), _date(headers.get("Date", ""))
+    return 0.0 if until is None or now is None else max(0.0, (until - now).total_seconds())
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        date = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    return date if date.tzinfo is not None else date.replace(tzinfo=UTC)

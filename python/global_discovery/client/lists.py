@@ -12,6 +12,7 @@ import grpc
 
 from global_discovery.client.errors import CallFailed, answer
 from global_discovery.client.servers import Servers, open_channel, open_stub
+from global_discovery.client.tls import ClientTls, TlsSettings
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
 
@@ -43,10 +44,12 @@ async def list_pools(
     wanted: pb.PoolFilter | None = None,
     page_size: int = 0,
     call_seconds: float = CALL_SECONDS,
+    tls: TlsSettings | None = None,
 ) -> Listing[pool_pb2.Pool]:
     """The pools that match `wanted`, or all. Raises CallFailed with the last server's error.
 
     `page_size` 0 leaves it to the server; `call_seconds` is the deadline of one page.
+    Without `tls` gRPC is in plain text.
     """
 
     async def page(
@@ -56,11 +59,15 @@ async def list_pools(
         response = await stub.ListPools(request, timeout=call_seconds)
         return response.pools, response
 
-    return await _list(servers, page)
+    return await _list(servers, page, tls)
 
 
 async def list_routers(
-    servers: Sequence[str], *, page_size: int = 0, call_seconds: float = CALL_SECONDS
+    servers: Sequence[str],
+    *,
+    page_size: int = 0,
+    call_seconds: float = CALL_SECONDS,
+    tls: TlsSettings | None = None,
 ) -> Listing[pool_pb2.Router]:
     """The routers; everything is as in `list_pools`."""
 
@@ -71,18 +78,18 @@ async def list_routers(
         response = await stub.ListRouters(request, timeout=call_seconds)
         return response.routers, response
 
-    return await _list(servers, page)
+    return await _list(servers, page, tls)
 
 
 _Page = Callable[["PoolDiscoveryServiceAsyncStub", str], Awaitable[tuple[Sequence[E], Any]]]
 
 
-async def _list(servers: Sequence[str], page: _Page[E]) -> Listing[E]:
+async def _list(servers: Sequence[str], page: _Page[E], tls: TlsSettings | None) -> Listing[E]:
     """Tries each server at once, and a single one a second time, over a new connection."""
-    order = Servers(servers)
+    order, own_tls = Servers(servers), ClientTls.of(tls)
     while True:
         try:
-            return await _list_at(order.current, page)
+            return await _list_at(order.current, page, own_tls)
         except CallFailed as error:
             elsewhere = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
             if error.code not in elsewhere or not order.repeat_at_once():
@@ -90,8 +97,8 @@ async def _list(servers: Sequence[str], page: _Page[E]) -> Listing[E]:
             order.move_on()
 
 
-async def _list_at(server: str, page: _Page[E]) -> Listing[E]:
-    async with open_channel(server) as channel:
+async def _list_at(server: str, page: _Page[E], tls: ClientTls | None) -> Listing[E]:
+    async with open_channel(server, tls) as channel:
         stub = open_stub(channel)
         for _ in range(MAX_RESTARTS):
             try:

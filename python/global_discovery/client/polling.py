@@ -2,7 +2,10 @@
 
 What comes is told as the messages of a watch, so that one fold serves both: a
 list is a snapshot, and one that has not changed (304) an idle message. There is
-no position, and the process that answers is not known.
+no position. The process that answers is the one that the answer names; whenever
+it is another one than before, which may be so with each answer where several
+stand behind one name, a new stream begins. Servers that name none are each time
+another process: whether they are the same one cannot be known.
 
 Nothing that a server answers is trusted: bodies are bounded, and whatever is not
 a list of pools is a failed call.
@@ -11,19 +14,23 @@ a list of pools is a failed call.
 import asyncio
 import json
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 import grpc
 from google.protobuf import json_format
 
 from global_discovery.client.errors import CallFailed
-from global_discovery.client.http_answer import TooLarge, read_bounded
-from global_discovery.client.timing import Timer
+from global_discovery.client.http_answer import TooLarge, instance_of, read_bounded
+from global_discovery.client.timing import Timer, within
+from global_discovery.client.tls import ClientTls, request_options
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
 
 CALL_SECONDS = 10.0
+"""How long an answer may take, its body included."""
+READ_SECONDS = 5.0
+"""What is allowed for reading a long list once it has come."""
 MAX_BODY_BYTES = 64 * 1024 * 1024
 MAX_INLINE_BYTES = 64 * 1024
 """A longer body is read in a thread."""
@@ -33,8 +40,27 @@ _MOMENTARY = {429, 502, 503, 504}
 _KEY = ("cluster_id", "namespace", "dgd_name")
 
 
+class _Answer(NamedTuple):
+    """A good one."""
+
+    status: int
+    instance: str
+    tag: str = ""
+    body: bytes = b""
+
+
+def longest_silence(every: float) -> float:
+    """For how many seconds nothing may come of a server that is polled and works."""
+    return every + CALL_SECONDS + READ_SECONDS
+
+
 async def polled(
-    server: str, *, wanted: pb.PoolFilter | None, every: int, timer: Timer
+    server: str,
+    *,
+    wanted: pb.PoolFilter | None,
+    every: int,
+    timer: Timer,
+    tls: ClientTls | None = None,
 ) -> AsyncGenerator[pb.WatchPoolsResponse, None]:
     """The messages of a watch that polls, without end. Raises CallFailed.
 
@@ -42,24 +68,36 @@ async def polled(
     """
     every = max(1, every)
     url = server.rstrip("/") + "/pools"
-    tag, mark = "", pool_pb2.Mark()
-    begun = False
-    limits = aiohttp.ClientTimeout(total=CALL_SECONDS)
+    tag, instance = "", None
+    newest = pb.WatchPoolsResponse()
+    no_limits = aiohttp.ClientTimeout(total=None, connect=None, sock_read=None, sock_connect=None)
     async with aiohttp.ClientSession(
-        timeout=limits, cookie_jar=aiohttp.DummyCookieJar()
+        timeout=no_limits, cookie_jar=aiohttp.DummyCookieJar()
     ) as session:
         while True:
             headers = {"If-None-Match": tag} if tag else {}
-            status, tag_now, body = await _get(session, server, url, _query(wanted), headers)
-            if not begun:
-                begun = True
-                yield pb.WatchPoolsResponse(server=pb.ServerInfo(idle_interval_secs=every))
-            if status == _NOT_MODIFIED:
-                yield pb.WatchPoolsResponse(idle=pb.Idle(), mark=mark)
+            asked = {"params": _query(wanted), "headers": headers}
+            asking = _get(session, server, url, asked, tls)
+            try:
+                answer = await within(timer, CALL_SECONDS, asking)
+            except TimeoutError as error:
+                code, told = (
+                    grpc.StatusCode.DEADLINE_EXCEEDED,
+                    f"no answer within {CALL_SECONDS:g} s",
+                )
+                raise CallFailed(server, code, told) from error
+            same, instance = answer.instance == instance, answer.instance
+            if answer.status == _OK:
+                snapshot, mark = await _read(server, answer.body)
+                tag, newest = answer.tag, pb.WatchPoolsResponse(snapshot=snapshot, mark=mark)
+            if not same:
+                info = pb.ServerInfo(instance_id=instance, idle_interval_secs=every)
+                yield pb.WatchPoolsResponse(server=info)
+            if answer.status == _OK or not same:
+                # Another process that has the same list tells it as its own.
+                yield newest
             else:
-                snapshot, mark = await _read(server, body)
-                tag = tag_now
-                yield pb.WatchPoolsResponse(snapshot=snapshot, mark=mark)
+                yield pb.WatchPoolsResponse(idle=pb.Idle(), mark=newest.mark)
             await timer.sleep(every)
 
 
@@ -67,23 +105,20 @@ async def _get(
     session: aiohttp.ClientSession,
     server: str,
     url: str,
-    query: list[tuple[str, str]],
-    headers: dict[str, str],
-) -> tuple[int, str, bytes]:
-    """Status, tag and body of a good answer."""
+    asked: dict[str, Any],
+    tls: ClientTls | None,
+) -> _Answer:
     try:
         async with session.get(
-            url, params=query, headers=headers, allow_redirects=False
+            url, allow_redirects=False, **asked, **request_options(tls)
         ) as response:
             status = response.status
-            if status == _NOT_MODIFIED and headers:
-                return status, "", b""
+            instance = instance_of(response.headers)
+            if status == _NOT_MODIFIED and asked["headers"]:
+                return _Answer(status, instance)
             if status == _OK:
                 body = await read_bounded(response, MAX_BODY_BYTES)
-                return status, response.headers.get("ETag", ""), body
-    except TimeoutError as error:
-        code = grpc.StatusCode.DEADLINE_EXCEEDED
-        raise CallFailed(server, code, f"no answer within {CALL_SECONDS:g} s") from error
+                return _Answer(status, instance, response.headers.get("ETag", ""), body)
     except (aiohttp.ClientError, OSError) as error:
         raise CallFailed(server, grpc.StatusCode.UNAVAILABLE, str(error)) from error
     except TooLarge as error:

@@ -9,10 +9,20 @@ from typing import TYPE_CHECKING, Protocol
 
 import grpc
 
-from global_discovery.client.errors import CallFailed, answer
-from global_discovery.client.rest_registration import MAX_SECONDS, RestRegistrationCalls
-from global_discovery.client.servers import is_url, open_channel, open_stub
+from global_discovery.client.errors import CallFailed, answer, instance_in
+from global_discovery.client.rest_registration import (
+    MAX_SECONDS,
+    Granted,
+    RestRegistrationCalls,
+)
+from global_discovery.client.servers import (
+    channel_credentials,
+    is_url,
+    open_channel,
+    open_stub,
+)
 from global_discovery.client.timing import Timer
+from global_discovery.client.tls import ClientTls
 from global_discovery.domain import frontend_url
 from global_discovery.v1 import pool_discovery_pb2 as pb
 
@@ -23,9 +33,7 @@ if TYPE_CHECKING:
 class RegistrationCalls(Protocol):
     """One server, over connections of its own."""
 
-    async def register(
-        self, request: pb.RegisterPoolRequest, seconds: float
-    ) -> pb.RegisterPoolResponse:
+    async def register(self, request: pb.RegisterPoolRequest, seconds: float) -> Granted:
         """Registers or renews; raises CallFailed, also after `seconds`."""
         ...
 
@@ -38,11 +46,11 @@ class RegistrationCalls(Protocol):
         ...
 
 
-def open_calls(server: str, timer: Timer) -> RegistrationCalls:
-    """The calls to `server`, which are to be closed."""
+def open_calls(server: str, timer: Timer, tls: ClientTls | None = None) -> RegistrationCalls:
+    """The calls to `server`, which are to be closed. Opens nothing yet."""
     if is_url(server):
-        return RestRegistrationCalls(server, timer)
-    return _GrpcRegistrationCalls(server)
+        return RestRegistrationCalls(server, timer, tls)
+    return _GrpcRegistrationCalls(server, tls)
 
 
 def checked_server(server: str) -> str:
@@ -56,25 +64,43 @@ def checked_server(server: str) -> str:
 
 
 class _GrpcRegistrationCalls:
-    """Over gRPC, in plain text."""
+    """Over gRPC, in plain text without `tls`."""
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, tls: ClientTls | None) -> None:
         self._server = server
-        self._channel = open_channel(server)
-        self._stub: PoolDiscoveryServiceAsyncStub = open_stub(self._channel)
+        self._tls = tls
+        self._credentials: grpc.ChannelCredentials | None = None
+        self._channel: grpc.aio.Channel | None = None
 
-    async def register(
-        self, request: pb.RegisterPoolRequest, seconds: float
-    ) -> pb.RegisterPoolResponse:
-        response = await answer(self._server, self._stub.RegisterPool(request, timeout=seconds))
+    async def register(self, request: pb.RegisterPoolRequest, seconds: float) -> Granted:
+        stub = await self._stub()
+        call = stub.RegisterPool(request, timeout=seconds)
+        response = await answer(self._server, call)
         lease, interval = response.lease_duration_secs, response.heartbeat_interval_secs
         if not 1 <= interval <= lease <= MAX_SECONDS:
             told = f"granted a lease of {lease} s with a heartbeat every {interval} s"
             raise CallFailed(self._server, grpc.StatusCode.INTERNAL, told)
-        return response
+        return Granted(response, instance_in(await call.trailing_metadata()))
 
     async def deregister(self, request: pb.DeregisterPoolRequest, seconds: float) -> None:
-        await answer(self._server, self._stub.DeregisterPool(request, timeout=seconds))
+        stub = await self._stub()
+        await answer(self._server, stub.DeregisterPool(request, timeout=seconds))
 
     async def close(self) -> None:
-        await self._channel.close()
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+
+    async def _stub(self) -> "PoolDiscoveryServiceAsyncStub":
+        """Over a new channel when the files of TLS are new: a channel keeps those it has.
+
+        Raises CallFailed when they cannot be used.
+        """
+        if self._tls is not None:
+            credentials = channel_credentials(self._server, self._tls)
+            if credentials is not self._credentials:
+                await self.close()
+                self._credentials = credentials
+        if self._channel is None:
+            self._channel = open_channel(self._server, self._tls)
+        return open_stub(self._channel)

@@ -19,8 +19,15 @@ import grpc
 from yarl import URL
 
 from global_discovery.client.errors import CallFailed, ErrorDetails, FieldViolation
-from global_discovery.client.http_answer import TooLarge, open_session, read_bounded
+from global_discovery.client.http_answer import (
+    TooLarge,
+    instance_of,
+    open_session,
+    read_bounded,
+    retry_after,
+)
 from global_discovery.client.timing import Timer, within
+from global_discovery.client.tls import ClientTls, request_options
 from global_discovery.v1 import pool_discovery_pb2 as pb
 
 MAX_ANSWER_BYTES = 64 * 1024
@@ -39,7 +46,7 @@ _CODES = {
     408: grpc.StatusCode.DEADLINE_EXCEEDED,
     409: grpc.StatusCode.FAILED_PRECONDITION,
     413: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    415: grpc.StatusCode.INVALID_ARGUMENT,
+    415: grpc.StatusCode.UNIMPLEMENTED,
     422: grpc.StatusCode.INVALID_ARGUMENT,
     429: grpc.StatusCode.RESOURCE_EXHAUSTED,
     501: grpc.StatusCode.UNIMPLEMENTED,
@@ -49,10 +56,20 @@ _CODES = {
 }
 
 
+class Granted(NamedTuple):
+    """A lease, and who granted it."""
+
+    response: pb.RegisterPoolResponse
+    instance: str
+    """The instance that answered; empty when it did not name itself."""
+
+
 class _Answer(NamedTuple):
     status: int
     is_problem: bool
     body: bytes
+    instance: str
+    retry_after: float
 
     @property
     def is_good(self) -> bool:
@@ -62,22 +79,21 @@ class _Answer(NamedTuple):
 class RestRegistrationCalls:
     """The calls to one server that is given as a URL."""
 
-    def __init__(self, server: str, timer: Timer) -> None:
+    def __init__(self, server: str, timer: Timer, tls: ClientTls | None = None) -> None:
         """Belongs to the running event loop; close it."""
+        self._tls = tls
         self._server = server
         self._timer = timer
         self._session = open_session()
 
-    async def register(
-        self, request: pb.RegisterPoolRequest, seconds: float
-    ) -> pb.RegisterPoolResponse:
+    async def register(self, request: pb.RegisterPoolRequest, seconds: float) -> Granted:
         """`POST /pools`. Raises CallFailed, also for an answer that grants no lease."""
         document = registration_document(request)
         answer = await self._call("POST", "/pools", seconds, json=document)
         if not answer.is_good:
             raise self._refused(answer)
         try:
-            return granted_lease(answer.body)
+            return Granted(granted_lease(answer.body), answer.instance)
         except ValueError as error:
             raise CallFailed(self._server, grpc.StatusCode.INTERNAL, str(error)) from error
 
@@ -108,14 +124,21 @@ class RestRegistrationCalls:
 
     async def _exchange(self, method: str, path: str, **what: Any) -> _Answer:
         url = URL(self._server + path, encoded=True)
-        async with self._session.request(method, url, allow_redirects=False, **what) as response:
+        what |= {"allow_redirects": False, **request_options(self._tls)}
+        async with self._session.request(method, url, **what) as response:
             try:
                 body = await read_bounded(response, MAX_ANSWER_BYTES)
             except TooLarge:
                 if response.ok:
                     raise
                 body = b""
-            return _Answer(response.status, response.content_type == _PROBLEM, body)
+            return _Answer(
+                status=response.status,
+                is_problem=response.content_type == _PROBLEM,
+                body=body,
+                instance=instance_of(response.headers),
+                retry_after=retry_after(response.headers),
+            )
 
     def _refused(self, answer: _Answer) -> CallFailed:
         code = _CODES.get(answer.status, grpc.StatusCode.UNKNOWN)
@@ -124,6 +147,7 @@ class RestRegistrationCalls:
             code = grpc.StatusCode.NOT_FOUND
         message, details = _problem(answer.body)
         told = f"HTTP {answer.status}" + (f": {message}" if message else "")
+        details = details._replace(instance=answer.instance, retry_after=answer.retry_after)
         return CallFailed(self._server, code, told, details)
 
 

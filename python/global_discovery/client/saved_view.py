@@ -5,15 +5,23 @@ that a crash leaves either. Its first line names format, version and the digest 
 what follows; a file that is damaged, of a newer release, too long or no file at
 all is refused with a sentence. Times in it are by the wall clock.
 
+A writer that was killed leaves its unfinished file behind. Writers hold a lock on
+theirs (flock), which ends with the process: what nobody holds is a leftover, and
+`remove_leftovers` takes it away. Where the file system knows no locks it removes
+nothing.
+
 Nothing here waits politely: call it off the event loop, with `in_thread`.
 """
 
 import asyncio
 import contextlib
+import fcntl
 import hashlib
 import json
 import math
 import os
+import re
+import secrets
 import stat
 import threading
 from collections.abc import Callable, Sequence
@@ -48,19 +56,50 @@ class SavedView:
 
 def write_view(path: Path, view: SavedView) -> None:
     """Puts the view in the place of the file. Raises OSError; the old file is then untouched."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
+    # A name of its own: two containers that share the folder may share a process id, too.
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
     try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
+            _lock(file.fileno())
             file.write(encode(view))
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
+            beside.replace(path)
     except OSError:
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Removes what killed writers of this file left beside it; never what is being written.
+
+    A writer whose file is taken in the instant between making and locking it
+    fails with OSError, as on a full disk, and saves again later.
+    """
+    leftover = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]+\.new")
+    with contextlib.suppress(OSError):
+        for beside in path.parent.iterdir():
+            if leftover.fullmatch(beside.name):
+                _remove_unless_locked(beside)
+
+
+def _remove_unless_locked(beside: Path) -> None:
+    with contextlib.suppress(OSError):
+        descriptor = os.open(beside, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            beside.unlink()
+        finally:
+            os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    """Until the file is closed; does without where there are no locks."""
+    with contextlib.suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def read_view(path: Path) -> SavedView | None:

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 
 import grpc
 
+from global_discovery.client.errors import CallFailed
+from global_discovery.client.tls import ClientTls
+from global_discovery.pem import BadTlsFile
 from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceStub
 
 if TYPE_CHECKING:
@@ -35,9 +38,23 @@ def is_url(server: str) -> bool:
     return server.lower().startswith(("http://", "https://"))
 
 
-def open_channel(server: str) -> grpc.aio.Channel:
-    """A channel with a connection of its own, in plain text. Close it."""
-    return grpc.aio.insecure_channel(server, options=CHANNEL_OPTIONS)
+def open_channel(server: str, tls: ClientTls | None = None) -> grpc.aio.Channel:
+    """A channel with a connection of its own, in plain text without `tls`. Close it.
+
+    Raises CallFailed when the files of TLS cannot be used.
+    """
+    if tls is None:
+        return grpc.aio.insecure_channel(server, options=CHANNEL_OPTIONS)
+    options = [*CHANNEL_OPTIONS, *tls.channel_options]
+    return grpc.aio.secure_channel(server, channel_credentials(server, tls), options=options)
+
+
+def channel_credentials(server: str, tls: ClientTls) -> grpc.ChannelCredentials:
+    """Of the files as they are now. Raises CallFailed."""
+    try:
+        return tls.credentials()
+    except BadTlsFile as error:
+        raise CallFailed(server, grpc.StatusCode.UNKNOWN, str(error)) from error
 
 
 def open_stub(channel: grpc.aio.Channel) -> "PoolDiscoveryServiceAsyncStub":
@@ -67,9 +84,17 @@ class Servers:
         """The server to call."""
         return self._servers[self._at]
 
+    def in_turn(self) -> Sequence[str]:
+        """All of them, the current one first."""
+        return self._servers[self._at :] + self._servers[: self._at]
+
     def move_on(self) -> None:
         """The next one is current."""
         self._at = (self._at + 1) % len(self._servers)
+
+    def go_to(self, server: str) -> None:
+        """That one is current; it must be one of them."""
+        self._at = self._servers.index(server)
 
     def begin_round(self) -> None:
         """A call may again be repeated at once at each other instance."""

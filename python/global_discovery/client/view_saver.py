@@ -19,6 +19,7 @@ from global_discovery.client.saved_view import (
     UnusableFile,
     in_thread,
     read_view,
+    remove_leftovers,
     write_view,
 )
 from global_discovery.client.timing import Timer, within
@@ -67,6 +68,7 @@ class ViewSaver:
         self._tried_at = -math.inf
         self._writing = threading.Lock()
         self._saved_version = -1
+        self._tidied = False
         self.state = SavedState(str(path))
 
     async def restore(self) -> tuple[KnownPool, ...]:
@@ -114,6 +116,9 @@ class ViewSaver:
     def _write(self, view: SavedView) -> None:
         """One at a time: an older write that still hangs must not mix with this one."""
         with self._writing:
+            if not self._tidied:
+                self._tidied = True
+                remove_leftovers(self._path)
             write_view(self._path, view)
 
     def _problem(self, what: str) -> None:

@@ -29,9 +29,10 @@ import grpc
 
 from global_discovery.client.errors import CallFailed, answer
 from global_discovery.client.fold import Fold, PoolFold, RouterFold, Update, WatchResponse
-from global_discovery.client.polling import polled
+from global_discovery.client.polling import longest_silence, polled
 from global_discovery.client.servers import Servers, is_url, open_channel, open_stub
 from global_discovery.client.timing import SystemTimer, Timer, within
+from global_discovery.client.tls import ClientTls, TlsSettings
 from global_discovery.v1 import pool_discovery_pb2 as pb
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ class Watch(Generic[F]):
         """The states of one stream, until it ends. Raises CallFailed."""
         self._fold.begin_stream()
         info: pb.ServerInfo | None = None
-        limit = FIRST_MESSAGE_SECONDS
+        limit = longest_silence(0) if is_url(server) else FIRST_MESSAGE_SECONDS
         async with self._open_stream(server, self._fold.position) as messages:
             while (message := await self._next(server, messages, limit)) is not None:
                 self._reconnect.heard()
@@ -208,6 +209,8 @@ class Watch(Generic[F]):
                     info = message.server
                 idle = (info.idle_interval_secs if info else 0) or self._idle_seconds
                 limit = float(DEAD_AFTER_INTERVALS * idle)
+                if is_url(server):
+                    limit = max(limit, longest_silence(idle))
                 update = self._fold.apply(message, now=self._timer.now())
                 if begins or update is not None:
                     connection = Connection(server, True, info, self._last_error)
@@ -249,6 +252,7 @@ def watch_pools(  # noqa: PLR0913 - all but the first have a good default
     fold: PoolFold | None = None,
     idle_seconds: int = DEFAULT_IDLE_SECONDS,
     poll_seconds: int = DEFAULT_POLL_SECONDS,
+    tls: TlsSettings | None = None,
     timer: Timer | None = None,
 ) -> Watch[PoolFold]:
     """Follows the pools that match `wanted`, or all of them.
@@ -257,9 +261,11 @@ def watch_pools(  # noqa: PLR0913 - all but the first have a good default
     can only be polled, each `poll_seconds`. `fold` is where to go on from: what
     it lists is kept as the rules of the protocol say, so it must have been filled
     with the same filter. `idle_seconds`, 1 to 25, is how long a stream may be
-    quiet; after three times that it is given up.
+    quiet; after three times that it is given up. Without `tls` gRPC is in plain text,
+    and `https://` by the system's CAs.
     """
     timer = timer or SystemTimer()
+    own_tls = ClientTls.of(tls)
 
     def call(stub: "PoolDiscoveryServiceAsyncStub", position: str) -> Any:
         return stub.WatchPools(
@@ -268,8 +274,10 @@ def watch_pools(  # noqa: PLR0913 - all but the first have a good default
 
     def stream(server: str, position: str) -> AbstractAsyncContextManager[Messages]:
         if is_url(server):
-            return aclosing(polled(server, wanted=wanted, every=poll_seconds, timer=timer))
-        return _streamed(server, call, position)
+            return aclosing(
+                polled(server, wanted=wanted, every=poll_seconds, timer=timer, tls=own_tls)
+            )
+        return _streamed(server, call, position, own_tls)
 
     return Watch(fold or PoolFold(), stream, servers, idle_seconds=idle_seconds, timer=timer)
 
@@ -279,9 +287,11 @@ def watch_routers(
     *,
     fold: RouterFold | None = None,
     idle_seconds: int = DEFAULT_IDLE_SECONDS,
+    tls: TlsSettings | None = None,
     timer: Timer | None = None,
 ) -> Watch[RouterFold]:
     """Follows the routers, over gRPC only; everything else is as in `watch_pools`."""
+    own_tls = ClientTls.of(tls)
 
     def call(stub: "PoolDiscoveryServiceAsyncStub", position: str) -> Any:
         return stub.WatchRouters(
@@ -289,17 +299,20 @@ def watch_routers(
         )
 
     def stream(server: str, position: str) -> AbstractAsyncContextManager[Messages]:
-        return _streamed(server, call, position)
+        return _streamed(server, call, position, own_tls)
 
     return Watch(fold or RouterFold(), stream, servers, idle_seconds=idle_seconds, timer=timer)
 
 
 @asynccontextmanager
 async def _streamed(
-    server: str, call: Callable[["PoolDiscoveryServiceAsyncStub", str], Any], position: str
+    server: str,
+    call: Callable[["PoolDiscoveryServiceAsyncStub", str], Any],
+    position: str,
+    tls: ClientTls | None,
 ) -> AsyncGenerator[Messages, None]:
     """The messages of one call, over a connection of its own."""
-    async with open_channel(server) as channel:
+    async with open_channel(server, tls) as channel:
         stream = call(open_stub(channel), position)
         try:
             yield aiter(stream)

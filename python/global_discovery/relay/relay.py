@@ -1,9 +1,10 @@
 """One Pool Relay: polls its model server, and keeps its pool registered with what that serves.
 
-Two tasks run until a stop is asked for, the polling and the heartbeat; the death
-of one ends the relay with its error. On a stop the pool is withdrawn only when it
-is going too: when its health URL no longer answers, or when told so. Otherwise
-the lease bridges the relay's restart. A stop takes bounded time whoever is dead.
+Three tasks run until a stop is asked for: the polling, the heartbeat, and the look
+at the cluster's own name. The death of one ends the relay with its error. On a stop
+the pool is withdrawn only when it is going too: when its health URL no longer
+answers, or when told so. Otherwise the lease bridges the relay's restart. A stop
+takes bounded time whoever is dead.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from global_discovery.client import HeartbeatState, PoolHeartbeat
 from global_discovery.client.heartbeat_schedule import ASSUMED_LEASE_SECONDS
 from global_discovery.client.timing import SystemTimer, Timer
 from global_discovery.client.topology import UnregisteredReason
+from global_discovery.relay.about import ClusterIdCheck
 from global_discovery.relay.model_server import Health, ModelServer, Poll
 from global_discovery.relay.serving_topology import ServingTopology
 from global_discovery.relay.settings import RelaySettings
@@ -48,9 +50,14 @@ class Relay:
         """When it began, on the timer."""
         self.timer = timer or SystemTimer()
         self._lease_seconds = ASSUMED_LEASE_SECONDS
+        self.cluster = ClusterIdCheck(settings.pool.cluster_id, timer=self.timer)
         self._telling = Telling()
         self._heartbeat = PoolHeartbeat(
-            settings.servers, relay_id=settings.relay_id, on_state=self._called, timer=self.timer
+            settings.servers,
+            relay_id=settings.relay_id,
+            tls=settings.tls,
+            on_state=self._called,
+            timer=self.timer,
         )
         self._model_server = ModelServer(
             settings.openai_url, settings.health_url, settings.model, self.timer
@@ -103,6 +110,7 @@ class Relay:
         self._tasks = [
             asyncio.create_task(self._heartbeat.run()),
             asyncio.create_task(self._follow()),
+            asyncio.create_task(self.cluster.run()),
         ]
         try:
             await asyncio.wait({*self._tasks, stop}, return_when=asyncio.FIRST_COMPLETED)

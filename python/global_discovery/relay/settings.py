@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from global_discovery.client import TlsSettings
 from global_discovery.domain.pool import Location, PoolKey
 from global_discovery.v1 import pool_pb2
 
@@ -25,6 +26,8 @@ class RelaySettings:
     capacity: tuple[tuple[str, int], ...] = ()
     """Pairs of gpu_sku and gpu_count."""
     withdraw_on_exit: bool = False
+    tls: TlsSettings | None = None
+    """How those to register with are called; not for the model server."""
     listen_host: str = "0.0.0.0"  # noqa: S104 - kubelet calls from outside of the pod's loopback
     listen_port: int = 0
 

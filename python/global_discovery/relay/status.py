@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from global_discovery.client.errors import causes
 from global_discovery.client.topology import UnregisteredReason
+from global_discovery.relay.about import MISMATCH
 from global_discovery.relay.relay import Relay
 
 PREFIX = "global_discovery_relay_"
@@ -22,6 +23,10 @@ def health_document(relay: Relay) -> dict[str, Any]:
         "healthy": relay.healthy,
         "routing_pool_unregistered_reason": relay.unregistered_reason,
         "pool": relay.settings.pool._asdict(),
+        "cluster": {
+            "property": relay.cluster.property,
+            "reason": MISMATCH if relay.cluster.mismatch else None,
+        },
         "relay_id": relay.settings.relay_id,
         "model": relay.topology.choice.model,
         "model_server": _model_server(relay),
@@ -87,6 +92,11 @@ class RelayCollector(Collector):
         yield unregistered
         yield _gauge("lease_remaining_seconds", "Until the lease ends.", relay.lease_left)
         yield _gauge("model_server_ready", "Whether its health URL answers 2xx.", relay.ready)
+        yield _gauge(
+            "cluster_id_mismatch",
+            "Whether the cluster calls itself by another name.",
+            relay.cluster.mismatch,
+        )
         yield _outcomes(
             "heartbeat_calls",
             "Registrations and renewals.",

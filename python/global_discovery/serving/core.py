@@ -8,14 +8,17 @@ from typing import TypeVar
 
 from global_discovery import __version__
 from global_discovery.domain.clock import Clock, SystemClock
-from global_discovery.domain.completeness import Mark
+from global_discovery.domain.completeness import Mark, join
 from global_discovery.domain.events import Event, Report, ignore
 from global_discovery.domain.lease import LeaseTerms
-from global_discovery.domain.pool import Pool, Router
+from global_discovery.domain.pool import Pool, PoolKey, Router
 from global_discovery.serving import wire
+from global_discovery.slices.imported import ImportedPool
+from global_discovery.sources.join import JoinedPools
 from global_discovery.sources.registrar import Registrar
 from global_discovery.sources.registrations import Registrations
 from global_discovery.sources.routers import ConfiguredRouters
+from global_discovery.sources.source import Source
 from global_discovery.storage.store import RegistrationStore
 from global_discovery.view.fanout import DEFAULT_WRITE_SECONDS, STREAM_AGE_SECONDS, FanOut
 from global_discovery.view.feed import Encoder
@@ -39,19 +42,34 @@ class CoreSettings:
     instance_id: str = field(default_factory=lambda: secrets.token_hex(8))
 
 
+@dataclass(frozen=True, slots=True)
+class ImportedSources:
+    """What imported EndpointSlices show, in the modes that read them."""
+
+    pools: Source[PoolKey, ImportedPool]
+    routers: Source[str, Router] | None
+    """None when no Service of routers is named."""
+    frontend_suffix: str
+    frontend_port_name: str
+
+
 class Core:
     """The service without its faces. Belongs to one event loop."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what differs between uses; most have defaults
         self,
         settings: CoreSettings,
         store: RegistrationStore,
         *,
+        imported: ImportedSources | None = None,
         clock: Clock | None = None,
         report: Report = ignore,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """Takes calls once its registrar is open; `tick` must be called all the while."""
+        """Takes calls once its registrar is open; `tick` must be called all the while.
+
+        With `imported` a pool is listed only where both sides agree.
+        """
         self.settings = settings
         self.clock = clock or SystemClock()
         self.registrations = Registrations(
@@ -65,16 +83,13 @@ class Core:
         self.store_state = store.state
         self.storage = store.name
         self.registrar = Registrar(self.registrations, store, report)
+        self.joined = None if imported is None else self._join(imported, report)
         self.pools: View[Pool] = View(
-            self.registrations,
+            self.registrations if self.joined is None else self.joined,
             weigh=lambda pool: pool.weight,
             mark_changed=_mark_reporter(report, "pools"),
         )
-        self.routers: View[Router] = View(
-            ConfiguredRouters(settings.routers), process=self.pools.process
-        )
-        if not settings.routers:
-            report(Event.NO_ROUTERS)
+        self.routers = self._view_routers(None if imported is None else imported.routers, report)
         self.pool_watchers = self._fan_out("pools", self.pools, wire.POOLS, report, loop)
         self.router_watchers = self._fan_out("routers", self.routers, wire.ROUTERS, report, loop)
         self.pool_pages = Pages(
@@ -102,8 +117,35 @@ class Core:
             loop=loop,
         )
 
+    def _join(self, imported: ImportedSources, report: Report) -> JoinedPools:
+        return JoinedPools(
+            self.registrations,
+            imported.pools,
+            clock=self.clock,
+            lease_duration=self.settings.terms.lease_duration,
+            frontend_suffix=imported.frontend_suffix,
+            frontend_port_name=imported.frontend_port_name,
+            report=report,
+        )
+
+    def _view_routers(self, imported: Source[str, Router] | None, report: Report) -> View[Router]:
+        process = self.pools.process
+        if imported is not None:
+            mark_changed = _mark_reporter(report, "routers")
+            return View(imported, process=process, mark_changed=mark_changed)
+        if not self.settings.routers:
+            report(Event.NO_ROUTERS)
+        return View(ConfiguredRouters(self.settings.routers), process=process)
+
+    @property
+    def mark(self) -> Mark:
+        """Of both views, as they were last brought forward."""
+        return join((self.pools.mark, self.routers.mark))
+
     def tick(self) -> bool:
-        """See Registrar.tick."""
+        """Ends what is due; True when there is more, for which to call again soon."""
+        if self.joined is not None:
+            self.joined.tick()
         return self.registrar.tick()
 
 

@@ -20,8 +20,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from global_discovery.domain.completeness import Reason
+from global_discovery.domain.completeness import Mark, Reason
 from global_discovery.serving.core import Core
+from global_discovery.sources.join import JoinedPools
 from global_discovery.view.fanout import FanOut
 
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
@@ -124,44 +125,46 @@ class CoreCollector(Collector):
         core.pools.refresh()
         mark = core.pools.mark
         registered, counters = core.registrations, core.registrations.counters
-        yield _gauge("pools", "Pools in the view.", len(core.pools))
-        yield _gauge("routers", "Routers in the view.", len(core.routers))
-        yield _gauge("registered_pools", "Pools with a live share.", len(registered))
-        yield _gauge("live_shares", "Shares inside their lease.", registered.shares)
-        yield _gauge("view_position", "Position of the pool view.", core.pools.sequence)
-        yield _gauge("view_history", "Changes kept for resuming.", core.pools.history)
-        yield _gauge("view_exact", "Whether the pool view is exact.", mark.exact)
-        yield _gauge("view_bound_seconds", "The pool view's bound.", mark.bound)
-        reasons = _gauge("view_estimated", "Why the pool view is estimated.", None, "reason")
+        yield gauge("pools", "Pools in the view.", len(core.pools))
+        yield gauge("routers", "Routers in the view.", len(core.routers))
+        yield gauge("registered_pools", "Pools with a live share.", len(registered))
+        yield gauge("live_shares", "Shares inside their lease.", registered.shares)
+        yield gauge("view_position", "Position of the pool view.", core.pools.sequence)
+        yield gauge("view_history", "Changes kept for resuming.", core.pools.history)
+        yield gauge("view_exact", "Whether the pool view is exact.", mark.exact)
+        yield gauge("view_bound_seconds", "The pool view's bound.", mark.bound)
+        reasons = gauge("view_estimated", "Why the pool view is estimated.", None, "reason")
         for reason in Reason:
             reasons.add_metric([reason.value], float(reason in mark.reasons))
         yield reasons
-        yield _counter("registrations", "Shares that began.", counters.registrations)
-        yield _counter("renewals", "Leases granted or renewed.", counters.renewals)
-        yield _counter("withdrawals", "Shares withdrawn.", counters.withdrawals)
-        yield _counter("lapses", "Shares whose lease ended.", counters.lapses)
-        yield _counter("lease_extensions", "Leases extended by us.", counters.extensions)
-        yield _counter("restored_shares", "Shares restored at the start.", counters.restored)
+        yield counter("registrations", "Shares that began.", counters.registrations)
+        yield counter("renewals", "Leases granted or renewed.", counters.renewals)
+        yield counter("withdrawals", "Shares withdrawn.", counters.withdrawals)
+        yield counter("lapses", "Shares whose lease ended.", counters.lapses)
+        yield counter("lease_extensions", "Leases extended by us.", counters.extensions)
+        yield counter("restored_shares", "Shares restored at the start.", counters.restored)
         state = core.store_state()
-        yield _gauge("store_failing", "Whether the store fails to read or write.", state.failing)
-        yield _counter("store_failures", "Times it began to fail.", state.failures)
-        yield _counter("stalls", "Times the process could not listen.", counters.stalls)
-        yield _counter("mass_lapses", "Mass lapses.", counters.mass_lapses)
-        yield _gauge("loop_lag_seconds", "How late the loop last ran.", self._lag.last)
-        yield _gauge("loop_lag_max_seconds", "Its largest lag.", self._lag.largest)
+        yield gauge("store_failing", "Whether the store fails to read or write.", state.failing)
+        yield counter("store_failures", "Times it began to fail.", state.failures)
+        yield counter("stalls", "Times the process could not listen.", counters.stalls)
+        yield counter("mass_lapses", "Mass lapses.", counters.mass_lapses)
+        yield gauge("loop_lag_seconds", "How late the loop last ran.", self._lag.last)
+        yield gauge("loop_lag_max_seconds", "Its largest lag.", self._lag.largest)
         yield from self._watchers()
+        if core.joined is not None:
+            yield from _join_of_both_sides(core.joined, mark)
 
     def _watchers(self) -> Iterator[Metric]:
         streams: dict[str, FanOut[Any]] = {
             "pools": self._core.pool_watchers,
             "routers": self._core.router_watchers,
         }
-        watchers = _gauge("watchers", "Open streams.", None, "view")
-        behind = _gauge("watcher_lag", "Positions the slowest watcher is behind.", None, "view")
-        opened = _counter("watchers_opened", "Streams opened.", None, "view")
-        snapshots = _counter("snapshots", "Snapshots handed to watchers.", None, "view")
-        merged = _counter("merged_changes", "Changes merged into newer ones.", None, "view")
-        slow = _counter("slow_watchers", "Streams ended as too slow.", None, "view")
+        watchers = gauge("watchers", "Open streams.", None, "view")
+        behind = gauge("watcher_lag", "Positions the slowest watcher is behind.", None, "view")
+        opened = counter("watchers_opened", "Streams opened.", None, "view")
+        snapshots = counter("snapshots", "Snapshots handed to watchers.", None, "view")
+        merged = counter("merged_changes", "Changes merged into newer ones.", None, "view")
+        slow = counter("slow_watchers", "Streams ended as too slow.", None, "view")
         for view, fanout in streams.items():
             watchers.add_metric([view], len(fanout))
             behind.add_metric([view], fanout.furthest_behind)
@@ -172,11 +175,25 @@ class CoreCollector(Collector):
         yield from (watchers, behind, opened, snapshots, merged, slow)
 
 
-def _gauge(name: str, text: str, value: float | None, label: str = "") -> GaugeMetricFamily:
+def _join_of_both_sides(joined: JoinedPools, mark: Mark) -> Iterator[Metric]:
+    yield gauge("view_slices_bound_seconds", "The bound for slices.", mark.slices_bound)
+    text = "Pools that only one side lists, for so long that it was told."
+    one_sided = gauge("one_sided_pools", text, None, "side")
+    for side, count in joined.one_sided.counts().items():
+        one_sided.add_metric([side.value], count)
+    yield one_sided
+    without = len(joined.without_frontends)
+    yield gauge("pools_without_frontends", "Listed pools without a frontend.", without)
+    yield gauge("held_pools", "Pools that keep lost addresses for a moment.", joined.held)
+
+
+def gauge(name: str, text: str, value: float | None, label: str = "") -> GaugeMetricFamily:
+    """A gauge with its value, or with samples to be added under a label."""
     labels = [label] if label else None
     return GaugeMetricFamily(PREFIX + name, text, value=value, labels=labels)
 
 
-def _counter(name: str, text: str, value: float | None, label: str = "") -> CounterMetricFamily:
+def counter(name: str, text: str, value: float | None, label: str = "") -> CounterMetricFamily:
+    """As `gauge`; its name is without `_total`."""
     labels = [label] if label else None
     return CounterMetricFamily(PREFIX + name, text, value=value, labels=labels)

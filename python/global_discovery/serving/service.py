@@ -10,21 +10,25 @@ ends the service, also while it starts.
 import asyncio
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.registry import Collector
 
 from global_discovery.domain.clock import Clock
 from global_discovery.domain.errors import ShuttingDown
 from global_discovery.domain.events import Event, Report, ignore
 from global_discovery.serving.caller import Callers, Network
-from global_discovery.serving.core import Core, CoreSettings
+from global_discovery.serving.core import Core, CoreSettings, ImportedSources
 from global_discovery.serving.grpc.server import GrpcFace
 from global_discovery.serving.grpc.service import PoolDiscovery
 from global_discovery.serving.metrics import CallMetrics, CoreCollector, LoopLag
 from global_discovery.serving.race import race
 from global_discovery.serving.readiness import Readiness
 from global_discovery.serving.rest.server import RestFace
+from global_discovery.serving.tls.files import TlsPaths
+from global_discovery.serving.tls.keeper import TlsKeeper
+from global_discovery.serving.tls.metrics import TlsCollector
 from global_discovery.storage.store import RegistrationStore
 
 TICK_SECONDS = 0.1
@@ -41,6 +45,26 @@ class ServiceSettings:
     grpc_listen: str = "0.0.0.0:50051"
     health_listen: str | None = None
     trusted_proxies: Sequence[Network] = ()
+    tls: TlsPaths | None = None
+    """For `listen` and `grpc_listen`; None serves them in plain text."""
+
+
+class Watching(Protocol):
+    """What follows the imported slices, in the modes that read them."""
+
+    @property
+    def sources(self) -> ImportedSources:
+        """What it shows."""
+        ...
+
+    @property
+    def figures(self) -> Collector:
+        """Its metrics."""
+        ...
+
+    async def run(self) -> None:
+        """For ever: no failure of what it reads ends it."""
+        ...
 
 
 class Service:
@@ -54,19 +78,32 @@ class Service:
         settings: ServiceSettings,
         store: RegistrationStore,
         *,
+        watching: Watching | None = None,
         clock: Clock | None = None,
         report: Report = ignore,
     ) -> None:
-        """Must be made inside the event loop. Raises OSError when a port is taken."""
-        self.core = Core(settings.core, store, clock=clock, report=report)
+        """Must be made inside the event loop.
+
+        Raises OSError when a port is taken or the files of TLS cannot be used.
+        """
+        imported = None if watching is None else watching.sources
+        self.core = Core(settings.core, store, imported=imported, clock=clock, report=report)
         self._store = store
         self._report = report
         self._lag = LoopLag()
         self.registry = CollectorRegistry()
         self.registry.register(CoreCollector(self.core, self._lag))
+        if watching is not None:
+            self.registry.register(watching.figures)
         metrics = CallMetrics(self.registry)
         callers = Callers(settings.trusted_proxies)
-        self.grpc = GrpcFace(PoolDiscovery(self.core, callers, metrics), settings.grpc_listen)
+        self.tls = self._tls_keeper(settings)
+        self.registry.register(TlsCollector(self.tls, self.core.clock.wall))
+        self.grpc = GrpcFace(
+            PoolDiscovery(self.core, callers, metrics),
+            settings.grpc_listen,
+            None if self.tls is None else self.tls.credentials(),
+        )
         self._readiness = Readiness(self.core)
         self.rest = RestFace(
             self.core,
@@ -76,8 +113,22 @@ class Service:
             self._readiness,
             listen=settings.listen,
             health_listen=settings.health_listen,
+            tls=self.tls,
         )
+        self._watching = watching
         self._tasks: list[asyncio.Task[None]] = []
+        """Those that run for ever."""
+
+    def _tls_keeper(self, settings: ServiceSettings) -> TlsKeeper | None:
+        if settings.tls is None:
+            return None
+        return TlsKeeper(
+            settings.tls,
+            wall=self.core.clock.wall,
+            report=self._report,
+            # The probes, which have no certificate, have a port of their own then.
+            every_caller_certified=settings.health_listen is not None,
+        )
 
     @property
     def ports(self) -> dict[str, int]:
@@ -91,24 +142,24 @@ class Service:
         """Opens the ports, reads the store, and is ready. Raises OSError, or what ended a task."""
         await self.grpc.start()
         await self.rest.start()
-        self._begin(self._tick_for_ever(), "ticker")
+        self._own(self._tick_for_ever(), "ticker")
+        if self._watching is not None:
+            self._own(self._watching.run(), "watching slices")
+        if self.tls is not None:
+            self._own(self.tls.watch(), "tls")
         self._report(Event.LISTENING, **self.ports)
         await race(self.core.registrar.open(), self.run())
-        self._begin(self._store.run(), "store")
+        self._own(self._store.run(), "store")
         self.grpc.health.set_all(serving=True)
         self._report(Event.READY, **self.ports)
 
     async def run(self) -> None:
         """Ends when a task that must not end has ended, by raising what ended it."""
-        if self._tasks:
-            ended, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in ended:
-                task.result()
-
-    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        self._readiness.supervise(task)
-        self._tasks.append(task)
+        if not self._tasks:
+            return
+        ended, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in ended:
+            task.result()
 
     async def stop(self) -> None:
         """Drains and closes everything; within two seconds when nobody is slow.
@@ -130,6 +181,12 @@ class Service:
             await asyncio.wait_for(self._store.close(), STORE_CLOSE_SECONDS)
         except TimeoutError:
             self._report(Event.STORE_NOT_CLOSED, seconds=STORE_CLOSE_SECONDS)
+
+    def _own(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Runs what must run for ever."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.append(task)
+        self._readiness.supervise(task)
 
     async def _tick_for_ever(self) -> None:
         """Ends leases as they are due, in bounded portions."""

@@ -30,6 +30,10 @@ domain `global-discovery` and one of these reasons, which are fixed:
 | UNAVAILABLE | SHUTTING_DOWN | watch again, at another instance, with the last position |
 | INTERNAL | INTERNAL | ours; the `request_id` in the detail's metadata names our log line |
 
+The trailing metadata of every error, and of a good answer to RegisterPool,
+names the instance that answered, as `x-global-discovery-instance`: the
+`instance_id` of ServerInfo.
+
 Unknown fields are ignored. A message has at most 1 MiB, the metadata of a
 call at most 8 KiB.
 """

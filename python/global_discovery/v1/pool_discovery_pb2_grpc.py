@@ -114,7 +114,9 @@ class PoolDiscoveryServiceServicer:
 
         The share is the one named by `lease_id`, else by `relay_id`, else by
         `relays`, else by the caller's address. NOT_FOUND when there is none, which
-        is also the answer to a repeated withdrawal. A `lease_id` that is not the
+        is also the answer to a repeated withdrawal, and of an instance that never
+        knew the share or forgot it in a restart: it says that the share ended only
+        when the instance is one that granted or renewed it. A `lease_id` that is not the
         share's current one ends nothing: a late withdrawal never touches a newer
         incarnation.
 

@@ -30,6 +30,10 @@ domain `global-discovery` and one of these reasons, which are fixed:
 | UNAVAILABLE | SHUTTING_DOWN | watch again, at another instance, with the last position |
 | INTERNAL | INTERNAL | ours; the `request_id` in the detail's metadata names our log line |
 
+The trailing metadata of every error, and of a good answer to RegisterPool,
+names the instance that answered, as `x-global-discovery-instance`: the
+`instance_id` of ServerInfo.
+
 Unknown fields are ignored. A message has at most 1 MiB, the metadata of a
 call at most 8 KiB.
 """
@@ -94,7 +98,9 @@ class PoolDiscoveryServiceStub:
 
     The share is the one named by `lease_id`, else by `relay_id`, else by
     `relays`, else by the caller's address. NOT_FOUND when there is none, which
-    is also the answer to a repeated withdrawal. A `lease_id` that is not the
+    is also the answer to a repeated withdrawal, and of an instance that never
+    knew the share or forgot it in a restart: it says that the share ended only
+    when the instance is one that granted or renewed it. A `lease_id` that is not the
     share's current one ends nothing: a late withdrawal never touches a newer
     incarnation.
 
@@ -187,7 +193,9 @@ class PoolDiscoveryServiceAsyncStub(PoolDiscoveryServiceStub):
 
     The share is the one named by `lease_id`, else by `relay_id`, else by
     `relays`, else by the caller's address. NOT_FOUND when there is none, which
-    is also the answer to a repeated withdrawal. A `lease_id` that is not the
+    is also the answer to a repeated withdrawal, and of an instance that never
+    knew the share or forgot it in a restart: it says that the share ended only
+    when the instance is one that granted or renewed it. A `lease_id` that is not the
     share's current one ends nothing: a late withdrawal never touches a newer
     incarnation.
 
@@ -295,7 +303,9 @@ class PoolDiscoveryServiceServicer(metaclass=_abc_1.ABCMeta):
 
         The share is the one named by `lease_id`, else by `relay_id`, else by
         `relays`, else by the caller's address. NOT_FOUND when there is none, which
-        is also the answer to a repeated withdrawal. A `lease_id` that is not the
+        is also the answer to a repeated withdrawal, and of an instance that never
+        knew the share or forgot it in a restart: it says that the share ended only
+        when the instance is one that granted or renewed it. A `lease_id` that is not the
         share's current one ends nothing: a late withdrawal never touches a newer
         incarnation.
 

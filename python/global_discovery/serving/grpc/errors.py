@@ -19,6 +19,8 @@ from global_discovery.domain import errors
 
 DOMAIN = "global-discovery"
 DETAILS = "grpc-status-details-bin"
+INSTANCE = "x-global-discovery-instance"
+"""Trailing metadata: the id of the instance that answered."""
 ABORT_SECONDS = 30.0
 
 _CODES: dict[type[errors.DiscoveryError], grpc.StatusCode] = {
@@ -73,15 +75,17 @@ def new_request_id() -> str:
     return secrets.token_hex(8)
 
 
-async def abort(context: "grpc.aio.ServicerContext[bytes, bytes]", status: Status) -> NoReturn:
-    """Ends the call with a status and its details.
+async def abort(
+    context: "grpc.aio.ServicerContext[bytes, bytes]", status: Status, instance_id: str
+) -> NoReturn:
+    """Ends the call with a status, its details, and the name of this instance.
 
     A client that does not read gets the status behind what is in flight to it
     already; we wait for that only so long, and keep nothing meanwhile. Ends as
     a cancelled call when the client is gone or still does not read.
     """
     code = next(code for code in grpc.StatusCode if code.value[0] == status.code)
-    trailing = ((DETAILS, status.SerializeToString()),)
+    trailing = ((DETAILS, status.SerializeToString()), (INSTANCE, instance_id))
     ending = context.abort(code, status.message, trailing_metadata=trailing)
     try:
         await asyncio.wait_for(ending, ABORT_SECONDS)

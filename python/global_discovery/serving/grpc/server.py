@@ -17,6 +17,8 @@ CONNECTION_AGE_SECONDS = 1800
 CONNECTION_GRACE_SECONDS = 900
 """Longer than any stream may live, so that connections never end a stream."""
 
+HANDSHAKE_SECONDS = 10
+
 OPTIONS: list[tuple[str, int]] = [
     # A second process on the port must fail, not take half of the connections.
     ("grpc.so_reuseport", 0),
@@ -31,6 +33,8 @@ OPTIONS: list[tuple[str, int]] = [
     # Connections are renewed, so that a new instance gets its share of them.
     ("grpc.max_connection_age_ms", CONNECTION_AGE_SECONDS * 1000),
     ("grpc.max_connection_age_grace_ms", CONNECTION_GRACE_SECONDS * 1000),
+    # A caller that does not finish its handshake, TLS or not, is not waited for.
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1000),
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_metadata_size", MAX_METADATA_BYTES),
     ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
@@ -40,8 +44,13 @@ OPTIONS: list[tuple[str, int]] = [
 class GrpcFace:
     """The gRPC server on one address."""
 
-    def __init__(self, service: PoolDiscovery, address: str) -> None:
-        """Binds the address. Raises OSError when it cannot."""
+    def __init__(
+        self,
+        service: PoolDiscovery,
+        address: str,
+        credentials: grpc.ServerCredentials | None = None,
+    ) -> None:
+        """Binds the address, in plain text without `credentials`. Raises OSError when it cannot."""
         self._server = grpc.aio.server(options=OPTIONS)
         self.health = Health([SERVICE])
         health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)
@@ -49,7 +58,10 @@ class GrpcFace:
         names = (SERVICE, "grpc.health.v1.Health", reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, self._server)
         try:
-            self.port = self._server.add_insecure_port(address)
+            if credentials is None:
+                self.port = self._server.add_insecure_port(address)
+            else:
+                self.port = self._server.add_secure_port(address, credentials)
         except RuntimeError as error:
             raise OSError(f"cannot listen on {address} for gRPC") from error
 

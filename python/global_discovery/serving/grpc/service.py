@@ -54,6 +54,8 @@ class PoolDiscovery:
         self._callers = callers
         self._metrics = metrics
         self._checked: ByteCache[Registration] = ByteCache()
+        self._instance_id = core.settings.instance_id
+        self._named = ((errors.INSTANCE, self._instance_id),)
         terms = core.settings.terms
         self._terms = pb.RegisterPoolResponse(
             lease_duration_secs=terms.lease_duration,
@@ -103,7 +105,7 @@ class PoolDiscovery:
             except DiscoveryError as error:
                 code = errors.code_of(error).name
                 self._metrics.refused(FACE, error.reason)
-                await errors.abort(context, errors.status_of(error))
+                await errors.abort(context, errors.status_of(error), self._instance_id)
             except grpc.aio.BaseError:
                 # The call is over for gRPC: its client went while we wrote to it.
                 raise asyncio.CancelledError from None
@@ -111,7 +113,7 @@ class PoolDiscovery:
                 code = "INTERNAL"
                 request_id = errors.new_request_id()
                 log_internal_error(request_id, method)
-                await errors.abort(context, errors.internal_status(request_id))
+                await errors.abort(context, errors.internal_status(request_id), self._instance_id)
             finally:
                 seconds = time.perf_counter() - started if timed else None
                 self._metrics.answered(FACE, method, code, seconds)
@@ -129,6 +131,7 @@ class PoolDiscovery:
             sequence=request.sequence,
         )
         lease = await self._core.registrar.register(heartbeat)
+        context.set_trailing_metadata(self._named)
         return self._terms + wire.field(_LEASE_ID, lease.lease_id.encode())
 
     async def _renew_pools(self, request: pb.RenewPoolsRequest, context: Context) -> bytes:

@@ -11,6 +11,8 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 JSON = "application/json"
 PROBLEM = "application/problem+json"
+INSTANCE = "X-Global-Discovery-Instance"
+"""Stands in every answer: the id of the instance that gave it, as a watch tells it."""
 
 
 class Answer(NamedTuple):

@@ -29,6 +29,8 @@ from global_discovery.serving.rest.problem import Problem
 class Limits:
     """How long a caller may take, in seconds, for each thing that it must do."""
 
+    handshake_seconds: float = 10.0
+    """For the handshake of TLS."""
     headers_seconds: float = 30.0
     """From the first byte of a request to the end of its headers."""
     body_stall_seconds: float = 10.0
@@ -40,7 +42,8 @@ class Limits:
     idle_seconds: float = 75.0
     """Between two requests; longer than the usual idle time of a proxy's upstream."""
     linger_seconds: float = 2.0
-    """For reading a refused request to its end, so that its answer is not lost."""
+    """For reading a refused request to its end, so that its answer is not lost; and for
+    the other side of TLS to say that it ends too."""
 
 
 class CallerGone(Exception):
@@ -82,12 +85,16 @@ class Connection(RequestHandler):
         self._open: asyncio.Transport | None = None
         self.peer = ""
         """The address at the other end, in its canonical form."""
+        self.certified = False
+        """Whether the caller showed a certificate of a CA that we trust."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
         super().connection_made(transport)
         self._open = cast("asyncio.Transport", transport)
         self._server.opened(self)
+        tls = transport.get_extra_info("ssl_object")
+        self.certified = tls is not None and tls.getpeercert(binary_form=True) is not None
         peername = transport.get_extra_info("peername")
         if peername:
             self.peer = peer_address(peername[0])
@@ -134,7 +141,7 @@ class Connection(RequestHandler):
             await super().start()
         finally:
             transport = self._open
-            if transport is not None and transport.get_write_buffer_size():
+            if transport is not None and self._unread():
                 self._loop.call_later(self._limits.write_seconds, transport.abort)
 
     def pause_writing(self) -> None:
@@ -219,12 +226,20 @@ class Connection(RequestHandler):
     def _drop_incomplete(self) -> None:
         """A request that the caller broke off is not answered; those before it are."""
         if self._messages:
-            if not self._messages[-1][1].is_eof():
+            body = self._messages[-1][1]
+            if body.is_eof():
+                return
+            if len(self._messages) > 1 or self._waiter is None or not self._waiter.done():
                 self._messages.pop()
+                return
+            # `start` was woken for it in this same step, as happens with TLS, and will take it.
         elif self._at_hand is not None and not self._at_hand.content.is_eof():
-            if self._at_hand.content.exception() is None:
-                self._at_hand.content.set_exception(ConnectionResetError("broken off"))
-            self.force_close()
+            body = self._at_hand.content
+        else:
+            return
+        if body.exception() is None:
+            body.set_exception(ConnectionResetError("broken off"))
+        self.force_close()
 
     def _make_error_handler(
         self, err_info: _ErrInfo
@@ -272,12 +287,19 @@ class Connection(RequestHandler):
             self._headers_timer.cancel()
             self._headers_timer = None
 
+    def _unread(self) -> int:
+        """How many bytes wait for the caller to read on."""
+        try:
+            return 0 if self._open is None else self._open.get_write_buffer_size()
+        except AttributeError:  # asyncio's TLS transport was closed twice, or aborted
+            return 0
+
     def _watch_reader(self) -> None:
         """One timer while anything waits to be read, however often we are paused."""
         transport = self._open
         self._write_timer = None
         if transport is not None and self._paused:
-            seen = (self._resumes, transport.get_write_buffer_size())
+            seen = (self._resumes, self._unread())
             seconds = self._limits.write_seconds
             check = partial(self._check_reader, *seen)
             self._write_timer = Deadline(self._loop, seconds, check)
@@ -286,7 +308,7 @@ class Connection(RequestHandler):
         transport = self._open
         if transport is None:
             return
-        read_on = self._resumes != resumes or transport.get_write_buffer_size() < left
+        read_on = self._resumes != resumes or self._unread() < left
         if self._paused and not read_on:
             transport.abort()
         else:

@@ -6,6 +6,8 @@ fixed set.
 """
 
 import time
+from collections.abc import Set as AbstractSet
+from typing import cast
 
 from aiohttp import web
 
@@ -13,8 +15,8 @@ from global_discovery.domain.errors import DiscoveryError
 from global_discovery.serving.log import log_internal_error
 from global_discovery.serving.metrics import CallMetrics
 from global_discovery.serving.rest import problem
-from global_discovery.serving.rest.answer import Answer, headers
-from global_discovery.serving.rest.connection import CallerGone
+from global_discovery.serving.rest.answer import INSTANCE, Answer, headers
+from global_discovery.serving.rest.connection import CallerGone, Connection
 from global_discovery.serving.rest.problem import Problem
 from global_discovery.serving.rest.request_parts import parse_target
 from global_discovery.serving.rest.route import Call, Route, Routes
@@ -27,12 +29,15 @@ OTHER = "other"
 class Gateway:
     """The gate of one port. See `connection.Gate`."""
 
-    def __init__(self, routes: Routes, metrics: CallMetrics) -> None:
-        """Serves `routes` and nothing else."""
+    def __init__(self, routes: Routes, metrics: CallMetrics, instance_id: str) -> None:
+        """Serves `routes` and nothing else, and names itself by `instance_id`."""
         self._routes = routes
         self._metrics = metrics
+        self._instance_id = instance_id
         self.draining = False
         """Whether every answer is the last one of its connection."""
+        self.open_to_all: AbstractSet[str] | None = None
+        """The only paths for callers without a certificate; None for all paths."""
 
     async def __call__(self, request: web.BaseRequest) -> web.Response:
         """See Gate."""
@@ -40,6 +45,7 @@ class Gateway:
         label = OTHER
         try:
             target = parse_target(request.raw_path)
+            self._check_caller(request, target.path)
             found = self._routes.find(target.path)
             if found is None:
                 answer = self._without_route(request.method, target.path)
@@ -72,6 +78,12 @@ class Gateway:
         self._metrics.answered(FACE, OTHER, "500", None)
         return self._response(self._internal(OTHER))
 
+    def _check_caller(self, request: web.BaseRequest, path: str) -> None:
+        if self.open_to_all is None or path in self.open_to_all:
+            return
+        if not cast("Connection", request.protocol).certified:
+            raise problem.unauthenticated()
+
     def _without_route(self, method: str, path: str) -> Answer:
         if path == "*" and method == "OPTIONS":
             return _allowed(self._routes.allow)
@@ -88,6 +100,7 @@ class Gateway:
 
     def _response(self, answer: Answer) -> web.Response:
         response = web.Response(status=answer.status, body=answer.body, headers=answer.headers)
+        response.headers[INSTANCE] = self._instance_id
         if answer.close or self.draining:
             response.force_close()
         return response

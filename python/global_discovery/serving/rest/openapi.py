@@ -6,7 +6,7 @@ import orjson
 
 from global_discovery import __version__
 from global_discovery.domain import rules
-from global_discovery.serving.rest.answer import JSON, PROBLEM
+from global_discovery.serving.rest.answer import INSTANCE, JSON, PROBLEM
 from global_discovery.serving.rest.list_body import POSITION
 from global_discovery.serving.rest.openapi_schemas import SCHEMAS, Schema, key_part, ref
 from global_discovery.serving.rest.route import KEY_PATH
@@ -21,8 +21,10 @@ Every path takes OPTIONS, and HEAD where it takes GET. A method that a path does
 `TRACE`, `CONNECT`, `PATCH`, `QUERY`, `PROPFIND`) is 405 with `Allow`; a word that is no method to \
 the service (`BREW`, `VERSION-CONTROL`, lower-case `get`) is 400, and the connection then ends. \
 Paths are compared literally: other spellings (`/pools/`, `//pools`, `/%70ools`) are 404. Every \
-error is a problem document (RFC 9457). What is no HTTP/1.1 is 400, what arrives too slowly 408, \
-and the connection then ends."""
+error is a problem document (RFC 9457), and every answer names the instance that gave it. Where \
+the service asks for client certificates (mTLS), a caller without one is answered 401 on every \
+path but the four probes. What is no HTTP/1.1 is 400, what arrives too slowly 408, and the \
+connection then ends."""
 
 _PROBLEMS = {
     "400": "The request, a parameter or the body has the wrong form: no JSON object in UTF-8, a "
@@ -48,6 +50,11 @@ _HEADERS: Schema = {
         "description": "The position of this list: opaque.",
         "schema": {"type": "string"},
     },
+    INSTANCE: {
+        "description": "The id of the instance that answered, as `WatchPools` tells it; another "
+        "one after each restart.",
+        "schema": {"type": "string"},
+    },
     "Retry-After": {
         "description": "Seconds after which the call may succeed.",
         "schema": {"type": "integer", "minimum": 1},
@@ -55,7 +62,10 @@ _HEADERS: Schema = {
 }
 
 _RETRIED = {"429", "503"}
-_LIST_HEADERS = {name: ref("headers", name) for name in ("ETag", "Vary", POSITION)}
+_INSTANCE_HEADER = {INSTANCE: ref("headers", INSTANCE)}
+_LIST_HEADERS = _INSTANCE_HEADER | {
+    name: ref("headers", name) for name in ("ETag", "Vary", POSITION)
+}
 
 
 def document() -> Schema:
@@ -87,7 +97,9 @@ def _name(status: str) -> str:
 
 
 def _problem(status: str) -> Schema:
-    headers = {"Retry-After": ref("headers", "Retry-After")} if status in _RETRIED else {}
+    headers = dict(_INSTANCE_HEADER)
+    if status in _RETRIED:
+        headers["Retry-After"] = ref("headers", "Retry-After")
     return {
         "description": _PROBLEMS[status],
         "headers": headers,
@@ -102,7 +114,11 @@ def _operation(summary: str, name: str, good: Schema, problems: str, **rest: Any
 
 def _json(description: str, schema: str, headers: Schema | None = None) -> Schema:
     content = {JSON: {"schema": ref("schemas", schema)}}
-    return {"description": description, "headers": headers or {}, "content": content}
+    return {
+        "description": description,
+        "headers": _INSTANCE_HEADER | (headers or {}),
+        "content": content,
+    }
 
 
 def _query(name: str, description: str, schema: Schema, *, repeatable: bool = False) -> Schema:
@@ -128,8 +144,10 @@ _LIST_POOLS = _operation(
     "400 422 500",
     description="Values of one filter are alternatives, filters combine with *and*; comparison is "
     f"exact; at most {MAX_VALUES} different values a filter. A "
-    "complete list replaces what the caller had; one that is not is merged into it. An "
-    "unknown query parameter is 400.",
+    "complete list replaces what the caller had from the same instance, see "
+    f"`{INSTANCE}`; what another one told less than `bound_secs` ago may be missing from it, so "
+    "keep that until a complete list comes later. One that is not complete is merged. An unknown "
+    "query parameter is 400.",
     parameters=[
         *(
             _query(name, f"Only pools of this {what}.", {"type": "string"}, repeatable=True)
@@ -161,7 +179,7 @@ _REGISTER_POOL = _operation(
 _WITHDRAW_POOL = _operation(
     "Withdraw a share of a pool",
     "withdrawPool",
-    {"204": {"description": "At least one share ended."}},
+    {"204": {"description": "At least one share ended.", "headers": _INSTANCE_HEADER}},
     "400 404 422 500 503",
     description="For a planned shutdown. The share is named by `If-Match`, else `relay_id`, else "
     "`relay`, else the caller's address. A lease id that is not the current one ends nothing.",

@@ -44,7 +44,8 @@ class ProbeHandlers:
         if not self._readiness.was_read():
             raise _later("NOT_READY", "the store and the sources were not read yet")
         self._core.pools.refresh()
-        mark = self._core.pools.mark
+        self._core.routers.refresh()
+        mark = self._core.mark
         well = mark.exact and not self._core.store_state().failing
         status = "ok" if well else "degraded"
         return json_answer(

@@ -17,6 +17,7 @@ from global_discovery.serving.rest.answer import PROBLEM, Answer, headers
 
 TITLES = {
     400: "Bad Request",
+    401: "Unauthorized",
     404: "Not Found",
     405: "Method Not Allowed",
     408: "Request Timeout",
@@ -113,3 +114,13 @@ def malformed(detail: str, *, close: bool = False) -> Problem:
 def too_slow(what: str) -> Problem:
     """The caller did not send `what` in time."""
     return Problem(408, "REQUEST_TIMEOUT", f"{what} did not arrive in time", close=True)
+
+
+def unauthenticated() -> Problem:
+    """The caller showed no certificate. HTTP asks for a challenge; this one has a name only."""
+    return Problem(
+        401,
+        "UNAUTHENTICATED",
+        "a client certificate is needed",
+        header_fields={"WWW-Authenticate": "ClientCertificate"},
+    )

@@ -4,7 +4,8 @@ import asyncio
 import errno
 import os
 import socket
-from collections.abc import Sequence
+from ssl import SSLContext
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
@@ -16,7 +17,8 @@ from global_discovery.serving.rest.connection import ConnectionServer, Limits
 from global_discovery.serving.rest.gateway import Gateway
 from global_discovery.serving.rest.handlers import DiscoveryHandlers
 from global_discovery.serving.rest.probes import ProbeHandlers
-from global_discovery.serving.rest.route import Route, Routes
+from global_discovery.serving.rest.route import Routes
+from global_discovery.serving.tls.keeper import TlsKeeper
 
 _BACKLOG = 1024
 """Two thousand relays may come back in the same second."""
@@ -36,16 +38,25 @@ class RestFace:
         listen: str,
         health_listen: str | None = None,
         limits: Limits | None = None,
+        tls: TlsKeeper | None = None,
     ) -> None:
-        """Addresses are `host:port`; port 0 is a free one. Opens nothing yet."""
+        """Addresses are `host:port`; port 0 is a free one. Opens nothing yet.
+
+        `health_listen` is in plain text also with `tls`.
+        """
         limits = limits or Limits()
         probes = ProbeHandlers(core, registry, readiness)
         pools = DiscoveryHandlers(core, callers, limits)
         self.routes = [*pools.routes(), *probes.routes(), probes.document_route()]
-        self._main = _Port(listen, self.routes, metrics, limits)
+        instance_id = core.settings.instance_id
+        gateway = Gateway(Routes(self.routes), metrics, instance_id)
+        if tls is not None and tls.asks_for_certificates:
+            gateway.open_to_all = {route.template for route in probes.routes()}
+        self._main = _Port(listen, gateway, limits, None if tls is None else tls.context())
         self._health = None
         if health_listen is not None:
-            self._health = _Port(health_listen, probes.routes(), metrics, limits)
+            health = Gateway(Routes(probes.routes()), metrics, instance_id)
+            self._health = _Port(health_listen, health, limits)
 
     @property
     def port(self) -> int:
@@ -84,11 +95,12 @@ class _Port:
     """One listening address."""
 
     def __init__(
-        self, address: str, routes: Sequence[Route], metrics: CallMetrics, limits: Limits
+        self, address: str, gateway: Gateway, limits: Limits, context: SSLContext | None = None
     ) -> None:
         self._address = address
-        self._gateway = Gateway(Routes(routes), metrics)
+        self._gateway = gateway
         self._limits = limits
+        self._context = context
         self._connections: ConnectionServer | None = None
         self._listener: asyncio.Server | None = None
         self.number = 0
@@ -114,11 +126,28 @@ class _Port:
                 backlog=_BACKLOG,
                 dualstack_ipv6=socket.has_dualstack_ipv6(),
             )
-            return await loop.create_server(connections, sock=both, backlog=_BACKLOG)
+            return await loop.create_server(
+                connections, sock=both, backlog=_BACKLOG, **self._tls_options()
+            )
         # A second process on the port must fail, not take half of the connections.
         return await loop.create_server(
-            connections, host or None, int(port), backlog=_BACKLOG, reuse_port=False
+            connections,
+            host or None,
+            int(port),
+            backlog=_BACKLOG,
+            reuse_port=False,
+            **self._tls_options(),
         )
+
+    def _tls_options(self) -> dict[str, Any]:
+        """Only together with a context does asyncio take the times."""
+        if self._context is None:
+            return {}
+        return {
+            "ssl": self._context,
+            "ssl_handshake_timeout": self._limits.handshake_seconds,
+            "ssl_shutdown_timeout": self._limits.linger_seconds,
+        }
 
     async def close(self, grace: float) -> None:
         self._gateway.draining = True

@@ -1,0 +1,228 @@
+"""The imported EndpointSlices of one watch, for all that read them.
+
+The sink of a list and watch. It keeps the slices by namespace and name, knows
+of each which exported Service it belongs to, and tells its readers which
+Services changed; they look at all stored slices of such a Service again, so
+that a slice that moves, is split or comes back needs no rule of its own.
+
+What arrives is only put aside, and looked at in turns of bounded work with the
+loop let go in between: five thousand slices at once hold nobody up. Readers
+publish when everything that had arrived is looked at, never a half of it, and
+only then is the set said to be complete. Under more than about a hundred
+thousand changed endpoints a second that moment would not come.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from global_discovery.domain.completeness import Mark, Reason
+from global_discovery.domain.events import Event, Report, ignore
+from global_discovery.slices.model import EndpointSlice
+from global_discovery.slices.recognise import Discovery, Refusal, Service, recognise
+
+SLICES_BOUND = 90.0
+"""Seconds: a watch can have fallen silent for so long before that is noticed."""
+ENDPOINTS_A_TURN = 1_000
+REFUSALS_TOLD_ONE_BY_ONE = 20
+SliceKey = tuple[str, str]
+
+
+class SliceReader(Protocol):
+    """Something that follows the slices of some Services."""
+
+    def service_changed(self, service: Service) -> None:
+        """A slice of it came, changed or went; its slices are to be read when there is time."""
+        ...
+
+    def work(self, endpoints: int) -> int:
+        """Reads slices that changed, about so many endpoints of them.
+
+        Returns how many are left of that number; 0 or less when there may be
+        more to do.
+        """
+        ...
+
+    def settled(self) -> None:
+        """Everything was looked at: time to publish."""
+        ...
+
+    def mark_changed(self) -> None:
+        """The mark changed, and nothing else."""
+        ...
+
+
+class _Stored(NamedTuple):
+    endpoint_slice: EndpointSlice
+    found: Service | Refusal
+
+
+class ImportedSlices:
+    """Keeps slices and what is known of the watch that brings them."""
+
+    def __init__(
+        self,
+        discovery: Discovery,
+        *,
+        call_soon: Callable[[Callable[[], None]], object],
+        report: Report = ignore,
+        endpoints_a_turn: int = ENDPOINTS_A_TURN,
+    ) -> None:
+        """`call_soon` has something called on a later turn of the loop, as asyncio's does."""
+        self._endpoints_a_turn = endpoints_a_turn
+        self._discovery = discovery
+        self._call_soon = call_soon
+        self._report = report
+        self._clusters: frozenset[str] | None = None
+        self._readers: list[SliceReader] = []
+        self._stored: dict[SliceKey, _Stored] = {}
+        self._services: dict[Service, dict[SliceKey, EndpointSlice]] = {}
+        self._refused: Counter[Refusal] = Counter()
+        self._arrived: dict[SliceKey, EndpointSlice | None] = {}
+        """The newest of each slice that was not looked at yet; None: it is gone."""
+        self._newly_refused: list[tuple[SliceKey, Refusal]] = []
+        self._scheduled = False
+        self._told_in_sync = False
+        self._in_sync = False
+        self.synced = False
+        """Whether a complete list was once looked at."""
+
+    def __len__(self) -> int:
+        """How many slices there are, refused ones too."""
+        return len(self._stored)
+
+    @property
+    def refused(self) -> Mapping[Refusal, int]:
+        """How many slices there are of each kind that is not read."""
+        return {refusal: self._refused[refusal] for refusal in Refusal}
+
+    @property
+    def mark(self) -> Mark:
+        """Of the slices alone: exact while what is stored follows the server."""
+        reasons = frozenset() if self._in_sync else frozenset({Reason.SOURCE_UNSYNCED})
+        return Mark(reasons, bound=0.0, slices_bound=SLICES_BOUND)
+
+    def add_reader(self, reader: SliceReader) -> None:
+        """To be called before the first slice comes."""
+        self._readers.append(reader)
+
+    def of(self, service: Service) -> list[EndpointSlice]:
+        """All slices of a Service."""
+        return [*self._services.get(service, {}).values()]
+
+    def know_clusters(self, clusters: frozenset[str] | None) -> None:
+        """The names of Karmada's members, as they are now; None: they are not known."""
+        if clusters == self._clusters:
+            return
+        self._clusters = clusters
+        for key, stored in self._stored.items():
+            self._arrived.setdefault(key, stored.endpoint_slice)
+        self._schedule()
+
+    # -- the sink of a list and watch ----------------------------------------
+
+    def replaced(self, items: Sequence[EndpointSlice]) -> None:
+        """The whole set as of one moment."""
+        self._arrived = dict.fromkeys(self._stored)
+        self._arrived.update((item.key, item) for item in items)
+        self._schedule()
+
+    def put(self, item: EndpointSlice) -> None:
+        """A slice came or changed, whatever was known of it."""
+        self._arrived[item.key] = item
+        self._schedule()
+
+    def deleted(self, namespace: str, name: str) -> None:
+        """A slice is gone, or no longer selected."""
+        self._arrived[namespace, name] = None
+        self._schedule()
+
+    def in_sync(self) -> None:
+        """What was stored follows the server, once everything that arrived is looked at."""
+        if not self._told_in_sync:
+            self._told_in_sync = True
+            self._schedule()
+
+    def out_of_sync(self) -> None:
+        """What is stored stays, and counts as old from now on."""
+        self._told_in_sync = False
+        if self._in_sync:
+            self._in_sync = False
+            for reader in self._readers:
+                reader.mark_changed()
+
+    # -- turns ---------------------------------------------------------------
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Looks at some of what there is to look at."""
+        self._scheduled = False
+        left = self._take_arrived(self._endpoints_a_turn)
+        for reader in self._readers:
+            if left > 0:
+                left = reader.work(left)
+        if left <= 0:
+            self._schedule()
+            return
+        self._tell_refusals()
+        if self._told_in_sync:
+            self._in_sync = self.synced = True
+        for reader in self._readers:
+            reader.settled()
+
+    def _take_arrived(self, left: int) -> int:
+        while self._arrived and left > 0:
+            key = next(iter(self._arrived))
+            item = self._arrived.pop(key)
+            left -= 1 if item is None else item.weight
+            self._store(key, item)
+        return left
+
+    def _store(self, key: SliceKey, item: EndpointSlice | None) -> None:
+        before = self._stored.get(key)
+        if item is None:
+            self._forget(key, before)
+            return
+        found = recognise(self._discovery, item, self._clusters)
+        if before == (item, found):
+            return
+        self._forget(key, before)
+        self._stored[key] = _Stored(item, found)
+        if isinstance(found, Refusal):
+            self._refused[found] += 1
+            if before is None or before.found is not found:
+                self._newly_refused.append((key, found))
+        else:
+            self._services.setdefault(found, {})[key] = item
+            self._changed(found)
+
+    def _forget(self, key: SliceKey, before: _Stored | None) -> None:
+        if before is None:
+            return
+        del self._stored[key]
+        if isinstance(before.found, Refusal):
+            self._refused[before.found] -= 1
+            return
+        slices = self._services[before.found]
+        del slices[key]
+        if not slices:
+            del self._services[before.found]
+        self._changed(before.found)
+
+    def _changed(self, service: Service) -> None:
+        for reader in self._readers:
+            reader.service_changed(service)
+
+    def _tell_refusals(self) -> None:
+        """Each slice and reason once; very many at once are told together."""
+        told = self._newly_refused[:REFUSALS_TOLD_ONE_BY_ONE]
+        for key, refusal in told:
+            self._report(Event.SLICE_REFUSED, slice="/".join(key), reason=refusal.value)
+        rest = Counter(refusal.value for _, refusal in self._newly_refused[len(told) :])
+        if rest:
+            self._report(Event.SLICES_REFUSED, slices=rest.total(), reasons=dict(rest))
+        self._newly_refused.clear()

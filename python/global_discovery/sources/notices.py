@@ -1,0 +1,25 @@
+"""Tells what is odd once, for as long as it stays so."""
+
+from collections.abc import Hashable, Iterable
+
+from global_discovery.domain.events import Event, Report
+from global_discovery.slices.interpret import Notice
+
+
+class Notices:
+    """Which notices hold, by whatever they were found in."""
+
+    def __init__(self, report: Report) -> None:
+        """Nothing holds yet."""
+        self._report = report
+        self._holding: dict[Hashable, frozenset[tuple[Event, str]]] = {}
+
+    def hold(self, found_in: Hashable, notices: Iterable[Notice]) -> None:
+        """These hold from now on there, and no others; reports those that are new."""
+        before = self._holding.pop(found_in, frozenset())
+        now = {(notice.event, notice.about): notice for notice in notices}
+        for same, notice in now.items():
+            if same not in before:
+                self._report(notice.event, **notice.fields)
+        if now:
+            self._holding[found_in] = frozenset(now)
