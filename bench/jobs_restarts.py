@@ -68,7 +68,7 @@ def _stored_share(index: int) -> StoredShare:
     return StoredShare(
         key=PoolKey(told.key.cluster_id, told.key.namespace, told.key.dgd_name),
         identity=("relay_id", f"relay-{index:06d}"),
-        lease_id=f"{index:022d}",
+        lease_id=f"{index:016d}",
         granted=LEASE_SECONDS,
         number=1,
         content=Content(

@@ -70,13 +70,15 @@ load. The real one takes some milliseconds for each write and has 64 of one inst
 which leaves room for about 10,000 a second. A new pool is two writes, a heartbeat or a renewal one.
 The table is read once a minute here, so that no reading is counted.""",
     "h": """\
-10,000 pools are registered with each store. First relays send 1,000 heartbeats a second, which is
-what half of them do at an interval of 5 s; then nobody calls. DynamoDB's table is read each second.
-*The probe* is a GET of `/livez` each 2 ms, answered by the event loop alone: its longest answer
-shows how long the loop was held up at most, by the store, by many calls or by the machine.""",
+10,000 pools are registered with each store. First relays send 500 heartbeats a second, which is
+what a quarter of them do at an interval of 5 s, or one of four replicas would take; then nobody
+calls. DynamoDB's table is read each second.
+
+*Longest hold of the loop*: `/livez`, which the event loop answers, is asked every 2 ms; the figure
+is the most CPU that the process used between such a question and its answer.""",
     "i": """\
 Both read the table each second. *A change*: A takes 25 a second; the delay runs from before the
-call until it is at a watcher of A and at one of B. *CPU* and the probe: A takes the renewals of all
+call until it is at a watcher of A and at one of B. *CPU* and the hold: A takes the renewals of all
 10,000 pools in 5 s, in batches of 100, and B takes no calls. So what B spends is what each further
 replica spends on reading, with a fifth of the items renewed each time.""",
     "j": """\

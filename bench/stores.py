@@ -172,19 +172,19 @@ async def paced(rate: float, seconds: float, call: Callable[[int], Awaitable[Non
 
 @contextlib.asynccontextmanager
 async def probed(side: Ours) -> AsyncIterator[list[float]]:
-    """Asks /livez all the time; how long each answer took, in milliseconds.
+    """Asks /livez all the time; what the process did until each answer, in ms of CPU.
 
-    It is answered by the loop alone, so that the longest answer shows how long that
-    was held up, by whatever it was.
+    It is answered by the loop alone, so that the largest of these shows for how long
+    that was held by other work, also on a machine that does other things too.
     """
     connection = await http1.connect(side.server.ports["http"])
     found: list[float] = []
 
     async def ask() -> None:
         while True:
-            started = time.perf_counter()
-            await connection.ask(http1.request("GET", "/livez"))
-            found.append((time.perf_counter() - started) * 1e3)
+            with measure.Cost(side.server) as cost:
+                await connection.ask(http1.request("GET", "/livez"))
+            found.append(cost.cpu * 1e3)
             await asyncio.sleep(PROBE_SECONDS)
 
     asking = asyncio.create_task(ask())
