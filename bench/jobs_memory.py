@@ -2,6 +2,7 @@
 
 import asyncio
 
+import report
 from jobs_watch import Watchers
 from report import Aim, Row
 from sides import Bare, Etcd, Ours, fresh
@@ -21,8 +22,8 @@ async def memory(*, etcd: bool, quick: bool) -> list[Row]:
         lease["etcd"] = await _per_lease(Etcd, pools)
     aim = Aim("etcd", 1.0, at_most=True) if etcd else None
     return [
-        _row(f"an idle watcher, of {WATCHERS:,}", watcher, aim),
-        _row(f"a pool and its lease, of {pools:,}", lease),
+        report.row_of("f", f"an idle watcher, of {WATCHERS:,}", "kB", watcher, aim=aim),
+        report.row_of("f", f"a pool and its lease, of {pools:,}", "kB", lease),
     ]
 
 
@@ -43,8 +44,3 @@ async def _per_lease(kind: type[Ours] | type[Etcd], pools: int) -> float:
         await side.register_pools(pools)
         await asyncio.sleep(SETTLE_SECONDS)
         return (side.server.memory() - before) / pools / 1e3
-
-
-def _row(what: str, figures: dict[str, float], aim: Aim | None = None) -> Row:
-    ratios = {side: figures["ours"] / value for side, value in figures.items() if side != "ours"}
-    return Row("f", what, "kB", figures, ratios, aim)

@@ -7,13 +7,14 @@ disk slows it down.
 
 import contextlib
 import json
+import os
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -44,7 +45,7 @@ class Server:
 
 
 @contextlib.contextmanager
-def our_server() -> Iterator[Server]:
+def our_server(*flags: str, environment: Mapping[str, str] | None = None) -> Iterator[Server]:
     """`global-discovery serve` as anyone runs it, with a lease that does not end while measured."""
     command = Path(sys.executable).with_name("global-discovery")
     with tempfile.TemporaryFile("w+") as log:
@@ -57,8 +58,10 @@ def our_server() -> Iterator[Server]:
                 "--heartbeat-interval-secs=600",
                 "--lease-duration-secs=3600",
                 "--log-format=json",
+                *flags,
             ],
             stderr=log,
+            env={**os.environ, **(environment or {})},
         )
         try:
             ready = _wait_for_line(log, '"event": "ready"')
@@ -68,18 +71,30 @@ def our_server() -> Iterator[Server]:
             _wait(process)
 
 
-@contextlib.contextmanager
-def bare_server() -> Iterator[Server]:
+def bare_server() -> contextlib.AbstractContextManager[Server]:
     """The server of bare_server.py."""
-    program = Path(__file__).with_name("bare_server.py")
+    return _program("bare_server.py")
+
+
+def dynamodb_server(authority: Path) -> contextlib.AbstractContextManager[Server]:
+    """The server of dynamodb_server.py; `authority` is where it puts its certificate's."""
+    return _program("dynamodb_server.py", str(authority))
+
+
+@contextlib.contextmanager
+def _program(name: str, *arguments: str) -> Iterator[Server]:
+    """A program of this folder that prints its ports, and ends with its standard input."""
     process = subprocess.Popen(
-        [sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, str(Path(__file__).with_name(name)), *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line:
-            raise RuntimeError("the bare server did not start")
+            raise RuntimeError(f"{name} did not start")
         yield Server(process.pid, json.loads(line))
     finally:
         if process.stdin is not None:
@@ -145,7 +160,7 @@ def _wait_for_line(log: TextIO, text: str) -> dict[str, Any]:
         for line in log:
             if text in line and line.endswith("\n"):
                 return dict(json.loads(line))
-        time.sleep(0.05)
+        time.sleep(0.01)
     raise RuntimeError("the service did not start")
 
 

@@ -19,8 +19,30 @@ HEADINGS = {
     "d": "A new watcher of 10,000 pools",
     "e": "GET /pools of 1,000 pools",
     "f": "Memory",
+    "g": "Calls over each store",
+    "h": "10,000 pools that live, over each store",
+    "i": "Two replicas over one table of 10,000 pools",
+    "j": "A start with what was stored",
 }
-COLUMNS = ("what", "unit", "ours", "bare", "etcd", "ours/bare", "ours/etcd", "aim")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which sides a table has, and which of them it divides by which."""
+
+    sides: tuple[str, ...]
+    ratios: tuple[tuple[str, str], ...]
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """What stands above them."""
+        return ("what", "unit", *self.sides, *map("/".join, self.ratios), "aim")
+
+
+SERVERS = Columns(("ours", "bare", "etcd"), (("ours", "bare"), ("ours", "etcd")))
+STORES = Columns(("memory", "sqlite", "dynamodb"), (("sqlite", "memory"), ("dynamodb", "memory")))
+REPLICAS = Columns(("A", "B"), (("B", "A"),))
+COLUMNS = {**dict.fromkeys("abcdef", SERVERS), "g": STORES, "h": STORES, "i": REPLICAS, "j": STORES}
 
 
 @dataclass(frozen=True)
@@ -47,19 +69,21 @@ class Row:
     what: str
     unit: str
     figures: dict[str, float]
-    ratios: dict[str, float]
+    ratios: dict[tuple[str, str], float]
+    """By the two sides that are compared."""
     aim: Aim | None = None
 
     def cells(self) -> tuple[str, ...]:
-        """As text, in the order of COLUMNS."""
+        """As text, in the order of the table's columns."""
+        columns = COLUMNS[self.job]
         verdict = ""
         if self.aim is not None:
             verdict = str(self.aim)
-            ratio = self.ratios.get(self.aim.against)
+            ratio = self.ratios.get(("ours", self.aim.against))
             if ratio is not None:
                 verdict += " - met" if self.aim.met(ratio) else " - MISSED"
-        sides = [_number(self.figures.get(side)) for side in ("ours", "bare", "etcd")]
-        ratios = [_number(self.ratios.get(side)) for side in ("bare", "etcd")]
+        sides = [_number(self.figures.get(side)) for side in columns.sides]
+        ratios = [_number(self.ratios.get(pair)) for pair in columns.ratios]
         return (self.what, self.unit, *sides, *ratios, verdict)
 
 
@@ -74,38 +98,54 @@ def row(  # noqa: PLR0913 - a line of the table has these columns
 ) -> Row:
     """A line from the rounds of all sides that have the quantity."""
     found = {side: values[quantity] for side, values in rounds.items() if values.get(quantity)}
-    ours = found["ours"]
     return Row(
         job,
         what,
         unit,
         {side: measure.median(values) for side, values in found.items()},
-        {side: measure.ratio(ours, values) for side, values in found.items() if side != "ours"},
+        {
+            (side, other): measure.ratio(found[side], found[other])
+            for side, other in COLUMNS[job].ratios
+            if side in found and other in found
+        },
         aim,
     )
 
 
+def row_of(
+    job: str, what: str, unit: str, figures: dict[str, float], *, aim: Aim | None = None
+) -> Row:
+    """A line of figures that were measured once."""
+    ratios = {
+        (side, other): figures[side] / figures[other]
+        for side, other in COLUMNS[job].ratios
+        if side in figures and other in figures
+    }
+    return Row(job, what, unit, figures, ratios, aim)
+
+
 def as_text(rows: Sequence[Row]) -> str:
     """For the terminal."""
-    table = [COLUMNS, *(line.cells() for line in rows)]
-    widths = [max(len(cells[column]) for cells in table) for column in range(len(COLUMNS))]
     lines = []
     for job, heading in HEADINGS.items():
-        of_job = [line for line in rows if line.job == job]
+        of_job = [line.cells() for line in rows if line.job == job]
         if of_job:
-            lines += ["", f"{job}. {heading}", _padded(COLUMNS, widths)]
-            lines += [_padded(line.cells(), widths) for line in of_job]
+            table = [COLUMNS[job].titles, *of_job]
+            widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+            lines += ["", f"{job}. {heading}", *(_padded(cells, widths) for cells in table)]
     return "\n".join(lines)
 
 
-def write(path: Path, rows: Sequence[Row], *, etcd: str, minutes: float) -> None:
-    """Writes the page of the documentation."""
-    parts = [page.INTRODUCTION.format(machine=_machine(etcd, minutes))]
+def write(path: Path, rows: Sequence[Row], *, etcd: str, minutes: float, load: float) -> None:
+    """Writes the page of the documentation. `load` is the load average when the run began."""
+    parts = [page.INTRODUCTION.format(machine=_machine(etcd, minutes, load))]
     for job, heading in HEADINGS.items():
         of_job = [line for line in rows if line.job == job]
         if of_job:
             parts += [f"## {job}. {heading}", "", page.NOTES[job], ""]
-            parts += [_markdown(COLUMNS), "|---|---|--:|--:|--:|--:|--:|---|"]
+            columns = COLUMNS[job]
+            numbers = len(columns.sides) + len(columns.ratios)
+            parts += [_markdown(columns.titles), "|---|---|" + "--:|" * numbers + "---|"]
             parts += [_markdown(line.cells()) for line in of_job] + [""]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(parts))
@@ -132,11 +172,12 @@ def _number(value: float | None) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
-def _machine(etcd: str, minutes: float) -> str:
+def _machine(etcd: str, minutes: float, load: float) -> str:
     libraries = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     facts = {
         "Date": f"{dt.datetime.now(dt.UTC):%Y-%m-%d}; the run took {minutes:.1f} min",
+        "Load average when it began": f"{load:.1f}",
         "CPU": f"{_cpu_model()}, {os.cpu_count()} logical cores",
         "Memory": f"{memory:.0f} GiB",
         "System": f"{platform.system()} {platform.release()}",

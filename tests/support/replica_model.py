@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from global_discovery.domain.pool import PoolKey
-from global_discovery.storage.dynamodb.api import Throttled, Unreachable
+from global_discovery.storage.dynamodb.api import Refused, Throttled, Unreachable
 from support.fake_dynamodb import FakeDynamoDB, Through
 from support.replicas import HOUR, STEP, TERMS, Relay, Replica, World, listed
 
@@ -29,6 +29,8 @@ class Weather:
 
     async def before(self, operation: str, request: Mapping[str, Any]) -> None:
         del operation, request
+        if self.kind == "dead":
+            raise Refused("dead", "the process was killed, and its calls with it")
         if self.kind == "cut":
             await self._world.timer.sleep(1.0)
             raise Unreachable("cut")
@@ -99,6 +101,7 @@ class ModelRelay:
     async def withdraw(self) -> None:
         self.beats = False
         async with self.busy:
+            self.acknowledged.clear()  # a call without an answer may take effect all the same
             had = self.relay.lease_id
             for replica in self.model.in_order(self.home):
                 if had and replica.ready and await self.relay.withdraw(replica):
@@ -182,6 +185,7 @@ class Model:
         known = self.replicas[place]
         self.replicas[place] = None
         if known is not None:
+            known.weather.kind = "dead"
             await known.replica.kill()
             del self.world.replicas[known.replica.name]
 
@@ -232,6 +236,8 @@ class Model:
 
     def _may_be_in(self, relay: ModelRelay, known: ModelReplica) -> None:
         key, name = relay.relay.key, known.replica.name
+        if relay.busy.locked():
+            return  # an attempt is under way, and may have been heard just now
         latest = max(
             relay.last_attempt + LEASE,
             known.doubtful + LEASE,

@@ -251,8 +251,69 @@ async def test_a_page_that_is_older_than_ones_own_write_is_not_believed(world: W
     held.set()
     await refreshing
     table.calls.clear()
+    a.clock.advance(1)
     assert await a.store.renew([relay.lease_id]) == []
     assert [name for name, _ in table.calls] == ["UpdateItem"], "no conflict to resolve"
+
+
+async def test_a_call_whose_caller_went_away_does_not_stand_for_the_next_one(
+    world: World,
+) -> None:
+    table = FakeDynamoDB()
+    way = table.seen_through()
+    a = await world.add(way, name="a")
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    never = asyncio.Event()
+
+    async def hold(operation: str, request: Mapping[str, Any]) -> None:
+        del request
+        if operation == "UpdateItem":
+            await never.wait()
+
+    way.after = hold
+    abandoned = asyncio.create_task(a.store.renew([relay.lease_id]))
+    await world.settle()
+    abandoned.cancel()
+    await asyncio.wait([abandoned])
+    way.after = passed
+    a.clock.advance(5)
+    assert await a.store.renew([relay.lease_id]) == []
+    (item,) = table.of("s#")
+    assert item["c"] == {"N": "3"}, "what was answered was written"
+
+
+@pytest.mark.parametrize("model", ["m", "other"])
+async def test_an_older_incarnation_does_not_replace_a_newer_one(world: World, model: str) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    older, newer = Relay(KEY), Relay(KEY)
+    assert await world.call(older.beat(a))
+    await world.advance(1.25)
+    assert await world.call(newer.beat(b))  # without an id, so the older one is unknown from now
+    older.model = model
+    assert not await world.call(older.beat(a)), "before it has read of the newer one"
+    (item,) = table.of("s#")
+    assert item["l"] == {"S": newer.lease_id}
+    assert await a.store.renew([older.lease_id]) == [older.lease_id]
+    await world.advance(1.25)
+    assert (await a.registrar.renew([older.lease_id, newer.lease_id])).unknown == [older.lease_id]
+
+
+async def test_a_withdrawn_id_is_refused_although_a_newer_one_is_there(world: World) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    old = relay.lease_id
+    assert await world.call(relay.withdraw(a))
+    assert await world.call(relay.beat(a))
+    late = Relay(KEY)
+    late.lease_id = old
+    assert not await world.call(late.beat(b))
+    assert late.lease_id == "", "it was told that the lease was withdrawn"
+    await world.advance(1.25)
+    assert listed(b) == {KEY: "m"}
 
 
 async def test_other_work_goes_on_between_pages(world: World) -> None:

@@ -30,7 +30,8 @@ from global_discovery.storage.dynamodb.api import (
 )
 from global_discovery.storage.dynamodb.signing import Keys, Signer
 
-CONNECTIONS = 64
+CONNECTIONS = 96
+"""More than writes at once, so that no read waits for one."""
 CONNECT_SECONDS = 1.0
 TOLERATED_SKEW_SECONDS = 60.0
 _SERVER_ERROR = 500

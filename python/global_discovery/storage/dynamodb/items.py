@@ -193,7 +193,7 @@ def update_of(  # one argument an attribute, all of them named
     written = {
         "c": number_value(new.counter),
         "w": {"S": new.writer},
-        "t": number_value(f"{new.renewed_time:.1f}"),
+        "t": number_value(time_text(new.renewed_time)),
         "expires_at": number_value(expires_at),
     }
     if old is None or old._replace(counter="", writer="", renewed_time=0.0) != new._replace(
@@ -204,7 +204,7 @@ def update_of(  # one argument an attribute, all of them named
             "g": number_value(f"{new.granted:g}"),
             "h": {"S": new.content_hash},
             "n": number_value(new.number),
-            "r": number_value(f"{new.registered_time:.1f}"),
+            "r": number_value(time_text(new.registered_time)),
             "v": number_value(FORMAT),
         }
     values: dict[str, Any] = {f":{name}": value for name, value in written.items()}
@@ -232,7 +232,7 @@ def tombstone_item(  # one argument an attribute
         "s": {"S": place.sk},
         "k": number_value(f"{remember:g}"),
         "w": {"S": writer},
-        "t": number_value(f"{now:.1f}"),
+        "t": number_value(time_text(now)),
         "expires_at": number_value(int(now) + KEPT_SECONDS),
     }
 
@@ -244,9 +244,14 @@ def beacon_item(region: str, instance: str, *, counter: int, interval: float, no
         "v": number_value(FORMAT),
         "c": number_value(counter),
         "i": number_value(f"{interval:g}"),
-        "t": number_value(f"{now:.1f}"),
+        "t": number_value(time_text(now)),
         "expires_at": number_value(int(now) + KEPT_SECONDS),
     }
+
+
+def time_text(seconds: float) -> str:
+    """A wall time as it is written."""
+    return f"{seconds:.1f}"
 
 
 def number_value(number: float | str) -> dict[str, Any]:

@@ -233,9 +233,9 @@ class Sightings:
             if wrote is not None and wrote.lease_id == old.lease_id:
                 sighting.wrote = None  # another incarnation took over
         wrote = sighting.wrote
-        risen = old is not None and renewal.number > old.number
-        if wrote is None or (risen and renewal.number >= wrote.number):
-            sighting.unsaved = False  # another change was stored since: it is out of date
+        theirs = renewal.writer != self._writer
+        if wrote is None or (theirs and renewal.number >= wrote.number):
+            sighting.unsaved = False  # the registrations take what is stored, and so do we
         self.by_lease[renewal.lease_id] = sighting
         sighting.looked_at = looked_at
 

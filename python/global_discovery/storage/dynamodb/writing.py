@@ -30,6 +30,7 @@ from global_discovery.storage.dynamodb.items import (
     place_of,
     read_renewal,
     texts_of,
+    time_text,
     tombstone_item,
     update_of,
 )
@@ -352,8 +353,15 @@ def _found(conflict: ConditionFailed) -> Renewal | None:
 
 
 def _same(found: Renewal, new: Renewal) -> bool:
-    return (found.lease_id, found.counter, found.writer) == (
-        new.lease_id,
-        new.counter,
-        new.writer,
+    """Whether what is there is what this very call wrote.
+
+    Not what an earlier call of this process wrote, whose caller went away before
+    the answer came: the time tells them apart, as precisely as it is written.
+    """
+    written = new._replace(renewed_time=float(time_text(new.renewed_time)))
+    return (found.lease_id, found.counter, found.writer, found.renewed_time) == (
+        written.lease_id,
+        written.counter,
+        written.writer,
+        written.renewed_time,
     )
