@@ -86,7 +86,7 @@ def _told(rows: list[report.Row]) -> list[report.Row]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="rough figures in less than half the time")
+    parser.add_argument("--quick", action="store_true", help="rough figures in half the time")
     parser.add_argument("--jobs", default=JOBS, help=f"which of {JOBS} to run; all by default")
     parser.add_argument("--output", type=Path, help="where to write the page")
     arguments = parser.parse_args()
