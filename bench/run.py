@@ -1,7 +1,7 @@
 """Measures the service beside a bare server and etcd, and over each of its stores.
 
 `python bench/run.py [--quick]` prints a table. A whole run takes less than six
-minutes and writes docs/performance.md; a quick one takes a third of that and
+minutes and writes docs/performance.md; a quick one takes less than half of that and
 writes nothing, since its figures are rough.
 """
 
@@ -86,7 +86,7 @@ def _told(rows: list[report.Row]) -> list[report.Row]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="rough figures in a third of the time")
+    parser.add_argument("--quick", action="store_true", help="rough figures in half the time")
     parser.add_argument("--jobs", default=JOBS, help=f"which of {JOBS} to run; all by default")
     parser.add_argument("--output", type=Path, help="where to write the page")
     arguments = parser.parse_args()
