@@ -61,7 +61,9 @@ class SlicesWatching:
         loop = asyncio.get_running_loop()
         timer = SuspendAwareTimer()
         slices = ImportedSlices(settings.discovery, call_soon=loop.call_soon, report=report)
-        pools = ImportedPools(slices, naming=settings.naming, report=report)
+        pools = ImportedPools(
+            slices, naming=settings.naming, watched=settings.watched, report=report
+        )
         routers = None
         if settings.router_service is not None:
             routers = ImportedRouters(slices, service=settings.router_service, report=report)
@@ -87,7 +89,9 @@ class SlicesWatching:
             self._readers.append(clusters)
         self.figures: Collector = WatchingCollector(slices, reader)
         naming = settings.naming
-        self.sources = ImportedSources(pools, routers, naming.frontend_suffix, naming.frontend_port)
+        self.sources = ImportedSources(
+            pools, routers, naming.frontend_suffix, naming.frontend_port, explained=pools
+        )
 
     async def run(self) -> None:
         """For ever: no failure of the API server ends it."""

@@ -1,6 +1,6 @@
 """Tells what is odd once, for as long as it stays so."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 
 from global_discovery.domain.events import Event, Report
 from global_discovery.slices.interpret import Notice
@@ -12,14 +12,18 @@ class Notices:
     def __init__(self, report: Report) -> None:
         """Nothing holds yet."""
         self._report = report
-        self._holding: dict[Hashable, frozenset[tuple[Event, str]]] = {}
+        self._holding: dict[Hashable, dict[tuple[Event, str], Notice]] = {}
+
+    def of(self, found_in: Hashable) -> Collection[Notice]:
+        """Those that hold there."""
+        return self._holding.get(found_in, {}).values()
 
     def hold(self, found_in: Hashable, notices: Iterable[Notice]) -> None:
         """These hold from now on there, and no others; reports those that are new."""
-        before = self._holding.pop(found_in, frozenset())
+        before = self._holding.pop(found_in, {})
         now = {(notice.event, notice.about): notice for notice in notices}
         for same, notice in now.items():
             if same not in before:
                 self._report(notice.event, **notice.fields)
         if now:
-            self._holding[found_in] = frozenset(now)
+            self._holding[found_in] = now
