@@ -61,7 +61,7 @@ class Explainer:
         registration = self._registrations.explain(key)
         state = None if self._joined is None else self._joined.explain(key)
         slices = None if self._imported is None else self._imported.explain(key, may_read)
-        reasons = [*_why_not(registration, state, slices, mark)] if listed is None else []
+        reasons = [*_why_not(key, registration, state, slices, mark)] if listed is None else []
         verdict = reasons.pop(0) if reasons else Finding(Code.LISTED, "it is in the list")
         findings = [
             *reasons,
@@ -100,6 +100,7 @@ class Explainer:
 
 
 def _why_not(
+    key: PoolKey,
     registration: RegistrationSide,
     state: JoinState | None,
     slices: SlicesSide | None,
@@ -117,7 +118,7 @@ def _why_not(
             "the imported slices are not in sync with the Kubernetes API, and as last known they "
             "do not show it Ready",
         )
-    yield _unshown(state.imported, slices)
+    yield _unshown(key, state.imported, slices)
 
 
 def _unregistered(registration: RegistrationSide) -> Finding:
@@ -134,7 +135,7 @@ def _unregistered(registration: RegistrationSide) -> Finding:
     return Finding(Code.LAPSED, f"its last lease ended without a renewal {ago}{doubt}")
 
 
-def _unshown(imported: ImportedPool | None, slices: SlicesSide | None) -> Finding:
+def _unshown(key: PoolKey, imported: ImportedPool | None, slices: SlicesSide | None) -> Finding:
     if slices is None:
         if imported is None:
             return Finding(Code.NOT_IMPORTED, "no imported slice is of either of its Services")
@@ -151,7 +152,8 @@ def _unshown(imported: ImportedPool | None, slices: SlicesSide | None) -> Findin
         )
         return Finding(Code.RELAYS_NOT_IMPORTED, detail)
     detail = (
-        f"no imported slice of its cluster is of its Services {relays.name} and {frontends.name}"
+        f"no imported slice of cluster {key.cluster_id} is of the Service {relays.name} or "
+        f"{frontends.name}"
     )
     return Finding(Code.NOT_IMPORTED, detail)
 
@@ -198,7 +200,10 @@ def _of_addresses(
     if slices is not None:
         for refused in slices.refused:
             yield Finding(Code.SLICE_REFUSED, f"slice {refused.name} is not read: {refused.reason}")
-        yield from slices.notices
+        told = state.imported is None or state.imported.frontend_port_seen
+        for notice in slices.notices:
+            if told or notice.code is not Code.FRONTEND_PORT_MISSING:
+                yield notice
 
 
 def _no_frontend(key: PoolKey, imported: ImportedPool, slices: SlicesSide | None) -> Finding:
