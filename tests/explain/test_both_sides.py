@@ -189,6 +189,16 @@ async def test_damaged_slices_and_pods_in_two_clusters_are_found(mcs: World) -> 
     assert "oslo" not in str(own)
 
 
+async def test_more_frontends_than_are_listed_is_found(mcs: World) -> None:
+    await mcs.register()
+    many = [endpoint(f"10.{number // 250}.9.{number % 250}") for number in range(1025)]
+    mcs.show(relay_slice(), a_slice("qwen-frontend", *many))
+    answer = await mcs.explain()
+    assert codes(answer) == ["LISTED", "TOO_MANY_ENDPOINTS"]
+    assert answer.findings[0].detail == "1025 frontends are Ready, 1024 are listed"
+    assert answer.ByteSize() < 256 * 1024
+
+
 # -- near misses -----------------------------------------------------------------------
 
 

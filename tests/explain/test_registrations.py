@@ -7,12 +7,18 @@ import pytest
 
 from global_discovery.domain.explanation import ADVICE, Code, NearMissKind
 from global_discovery.domain.pool import PoolKey
+from global_discovery.serving.core import Core, CoreSettings
+from global_discovery.storage.store import StoreState
 from global_discovery.v1 import explanation_pb2 as explained_pb
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
+from support.clock import FakeClock
 from support.explaining import World, codes, key
+from support.failing_store import FailingStore
 from support.grpc_calls import refused
 from support.lease_world import a_seen_share
+
+KEY = PoolKey("rome", "models", "qwen")
 
 # -- verdicts --------------------------------------------------------------------
 
@@ -153,11 +159,21 @@ async def test_a_lease_left_counts_the_extension_that_a_stall_will_give(world: W
 
 async def test_a_share_found_in_a_store_was_never_renewed_here(world: World) -> None:
     registrations = world.service.core.registrations
-    seen = a_seen_share("a-stored-lease-id", key=PoolKey("rome", "models", "qwen"))
+    seen = a_seen_share("a-stored-lease-id", key=KEY)
     world.lease_ids.append(seen.share.lease_id)
     registrations.restore([seen], world.clock.monotonic())
     (share,) = (await world.explain()).registration.shares
     assert not share.HasField("since_renewal_secs")
+
+
+async def test_a_store_that_fails_is_a_finding_whatever_the_verdict() -> None:
+    store = FailingStore()
+    core = Core(CoreSettings(), store, clock=FakeClock())
+    assert Code.STORE_FAILING not in {one.code for one in core.explain(KEY).findings}
+    store.state_now = StoreState(failing=True)
+    explanation = core.explain(KEY)
+    assert explanation.verdict.code is Code.NOT_REGISTERED
+    assert Code.STORE_FAILING in {one.code for one in explanation.findings}
 
 
 # -- near misses -----------------------------------------------------------------------
@@ -206,9 +222,7 @@ async def test_a_listed_pool_has_no_near_misses(world: World) -> None:
 async def test_what_the_caller_may_not_read_is_no_near_miss(world: World) -> None:
     await world.register(cluster="oslo")
     await world.register(cluster="bern")
-    explanation = world.service.core.explain(
-        PoolKey("rome", "models", "qwen"), lambda other: other.cluster_id != "oslo"
-    )
+    explanation = world.service.core.explain(KEY, lambda other: other.cluster_id != "oslo")
     assert [miss.key.cluster_id for miss in explanation.near_misses] == ["bern"]
 
 

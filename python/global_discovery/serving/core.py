@@ -56,8 +56,8 @@ class ImportedSources:
     """None when no Service of routers is named."""
     frontend_suffix: str
     frontend_port_name: str
-    explained: "ImportedPools | None" = None
-    """`pools` where they can be explained slice by slice."""
+    explained: "ImportedPools"
+    """What says of one pool what its slices show."""
 
 
 class Core:

@@ -25,7 +25,6 @@ from global_discovery.domain.explanation import (
 )
 from global_discovery.domain.lease import LeaseTerms
 from global_discovery.domain.pool import Pool, PoolKey
-from global_discovery.slices.imported import ImportedPool
 from global_discovery.sources.join import JoinedPools, JoinState
 from global_discovery.sources.near_misses import NearMisses, near_misses
 from global_discovery.sources.registrations import Registrations
@@ -33,6 +32,10 @@ from global_discovery.storage.store import StoreState
 
 if TYPE_CHECKING:  # at run time it needs the extra `kubernetes`, which not every mode has
     from global_discovery.sources.imported_pools import ImportedPools
+
+
+PORTS_TOLD = 16
+_Kubernetes = tuple[JoinState, SlicesSide]
 
 
 class Explainer:
@@ -47,29 +50,33 @@ class Explainer:
         joined: JoinedPools | None = None,
         imported: "ImportedPools | None" = None,
     ) -> None:
-        """`joined` where slices are read; `imported` where they are known one by one."""
+        """Where slices are read there are both `joined` and `imported`, else neither."""
         self._registrations = registrations
         self._terms = terms
         self._store = store
-        self._joined = joined
-        self._imported = imported
+        self._kubernetes = None
+        if joined is not None and imported is not None:
+            self._kubernetes = joined, imported
 
     def explain(
         self, key: PoolKey, listed: Pool | None, mark: Mark, may_read: MayRead
     ) -> Explanation:
         """`listed` and `mark` are those of the view, as it is now."""
         registration = self._registrations.explain(key)
-        state = None if self._joined is None else self._joined.explain(key)
-        slices = None if self._imported is None else self._imported.explain(key, may_read)
-        reasons = [*_why_not(key, registration, state, slices, mark)] if listed is None else []
+        kubernetes = None
+        if self._kubernetes is not None:
+            joined, imported = self._kubernetes
+            kubernetes = joined.explain(key), imported.explain(key, may_read)
+        reasons = [*_why_not(key, registration, kubernetes, mark)] if listed is None else []
         verdict = reasons.pop(0) if reasons else Finding(Code.LISTED, "it is in the list")
         findings = [
             *reasons,
             *_of_shares(registration, self._terms),
-            *_of_addresses(key, listed, state, slices),
-            *self._of_the_service(listed, state, mark),
+            *_of_addresses(listed, kubernetes),
+            *self._of_the_service(listed, kubernetes, mark),
         ]
         missed = self._near_misses(key, may_read) if listed is None else NearMisses((), cut=False)
+        slices = None if kubernetes is None else kubernetes[1]
         return Explanation(
             key, verdict, tuple(findings), listed, registration, slices, *missed, mark
         )
@@ -78,22 +85,23 @@ class Explainer:
         return near_misses(
             key,
             registered=self._registrations.keys(),
-            imported=() if self._joined is None else self._joined.imported_keys(),
-            slices=None if self._imported is None else self._imported.explained,
+            imported=() if self._kubernetes is None else self._kubernetes[0].imported_keys(),
+            slices=None if self._kubernetes is None else self._kubernetes[1].explained,
             may_read=may_read,
         )
 
     def _of_the_service(
-        self, listed: Pool | None, state: JoinState | None, mark: Mark
+        self, listed: Pool | None, kubernetes: _Kubernetes | None, mark: Mark
     ) -> Iterator[Finding]:
-        if state is not None and state.told is not None:
-            detail = f"for long only one side has listed it: {state.told.value}"
+        told = None if kubernetes is None else kubernetes[0].told
+        if told is not None:
+            detail = f"for long only one side has listed it: {told.value}"
             yield Finding(Code.ONE_SIDED, detail)
         if self._store().failing:
             yield Finding(Code.STORE_FAILING, "the registration store fails to read or to write")
         if listed is None and not mark.exact:
-            told = ", ".join(sorted(reason.value for reason in mark.reasons))
-            yield Finding(Code.VIEW_ESTIMATED, f"pools may be missing from the view: {told}")
+            reasons = ", ".join(sorted(reason.value for reason in mark.reasons))
+            yield Finding(Code.VIEW_ESTIMATED, f"pools may be missing from the view: {reasons}")
 
 
 # -- why it is not listed ------------------------------------------------------
@@ -102,23 +110,21 @@ class Explainer:
 def _why_not(
     key: PoolKey,
     registration: RegistrationSide,
-    state: JoinState | None,
-    slices: SlicesSide | None,
+    kubernetes: _Kubernetes | None,
     mark: Mark,
 ) -> Iterator[Finding]:
     """What is missing, the first being the reason."""
     if not registration.shares:
         yield _unregistered(registration)
-    if state is None or state.shown is not None:
+    if kubernetes is None or kubernetes[0].shown:
         return
-    unsynced = Reason.SOURCE_UNSYNCED in mark.reasons
-    if unsynced:
+    if Reason.SOURCE_UNSYNCED in mark.reasons:
         yield Finding(
             Code.SOURCE_UNSYNCED,
             "the imported slices are not in sync with the Kubernetes API, and as last known they "
             "do not show it Ready",
         )
-    yield _unshown(key, state.imported, slices)
+    yield _unshown(key, kubernetes[1])
 
 
 def _unregistered(registration: RegistrationSide) -> Finding:
@@ -135,11 +141,7 @@ def _unregistered(registration: RegistrationSide) -> Finding:
     return Finding(Code.LAPSED, f"its last lease ended without a renewal {ago}{doubt}")
 
 
-def _unshown(key: PoolKey, imported: ImportedPool | None, slices: SlicesSide | None) -> Finding:
-    if slices is None:
-        if imported is None:
-            return Finding(Code.NOT_IMPORTED, "no imported slice is of either of its Services")
-        return Finding(Code.NO_READY_RELAY, "its imported slices show no Ready relay")
+def _unshown(key: PoolKey, slices: SlicesSide) -> Finding:
     relays, frontends = slices.relays, slices.frontends
     if not slices.watched:
         return Finding(Code.NAMESPACE_NOT_WATCHED, "slices of its namespace are not asked for")
@@ -183,40 +185,36 @@ def _of_shares(registration: RegistrationSide, terms: LeaseTerms) -> Iterator[Fi
         yield Finding(Code.RELAY_ID_NEEDED, detail)
 
 
-def _of_addresses(
-    key: PoolKey, listed: Pool | None, state: JoinState | None, slices: SlicesSide | None
-) -> Iterator[Finding]:
-    if state is None:
+def _of_addresses(listed: Pool | None, kubernetes: _Kubernetes | None) -> Iterator[Finding]:
+    if kubernetes is None:
         if listed is not None and not listed.content.frontends:
             yield Finding(Code.NO_FRONTENDS_REGISTERED, "its registration has no frontends")
         return
+    state, slices = kubernetes
     if state.held:
         detail = (
             "it keeps addresses that its slices no longer show: many pools lost theirs together"
         )
         yield Finding(Code.DAMPED, detail)
-    if state.imported is not None and not state.imported.frontends:
-        yield _no_frontend(key, state.imported, slices)
-    if slices is not None:
-        for refused in slices.refused:
-            yield Finding(Code.SLICE_REFUSED, f"slice {refused.name} is not read: {refused.reason}")
-        told = state.imported is None or state.imported.frontend_port_seen
-        for notice in slices.notices:
-            if told or notice.code is not Code.FRONTEND_PORT_MISSING:
-                yield notice
+    frontends = slices.frontends
+    some = slices.relays.slice_count or frontends.slice_count
+    if some and not frontends.ready:
+        yield _no_frontend(frontends, slices.port_name)
+    for refused in slices.refused:
+        yield Finding(Code.SLICE_REFUSED, f"slice {refused.name} is not read: {refused.reason}")
+    for notice in slices.notices:
+        if frontends.port_seen or notice.code is not Code.FRONTEND_PORT_MISSING:
+            yield notice
 
 
-def _no_frontend(key: PoolKey, imported: ImportedPool, slices: SlicesSide | None) -> Finding:
-    service = f"{key} frontend Service" if slices is None else slices.frontends.name
-    if not imported.frontend_slices:
-        detail = f"no imported slice is of its frontend Service {service}"
+def _no_frontend(frontends: ServiceState, port_name: str) -> Finding:
+    name = frontends.name
+    if not frontends.slice_count:
+        detail = f"no imported slice is of its frontend Service {name}"
         return Finding(Code.FRONTENDS_NOT_IMPORTED, detail)
-    if imported.frontend_port_seen:
-        ready = "none" if slices is None else _ready(slices.frontends)
-        return Finding(Code.NO_READY_FRONTEND, f"{ready} of {service} are Ready")
-    ports: dict[str, None] = {}
-    for one in () if slices is None else slices.frontends.slices:
-        ports.update(dict.fromkeys(one.ports))
-    wanted = "the port" if slices is None else f"a TCP port named {slices.port_name}"
-    detail = f"no slice of {service} has {wanted}; ports seen: {', '.join(ports) or 'none'}"
+    if frontends.port_seen:
+        return Finding(Code.NO_READY_FRONTEND, f"{_ready(frontends)} of {name} are Ready")
+    seen = dict.fromkeys(port for one in frontends.slices for port in one.ports)
+    ports = ", ".join(list(seen)[:PORTS_TOLD]) or "none"
+    detail = f"no slice of {name} has a TCP port named {port_name}; ports seen: {ports}"
     return Finding(Code.FRONTEND_PORT_MISSING, detail)

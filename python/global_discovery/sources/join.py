@@ -37,10 +37,8 @@ HOLDS_A_DRAIN = 2_500
 class JoinState(NamedTuple):
     """What the join knows of one key."""
 
-    imported: ImportedPool | None
-    """What the slices show, Ready or not, and whether or not older addresses are kept."""
-    shown: ImportedPool | None
-    """What counts as shown: with a Ready relay; None when nothing does."""
+    shown: bool
+    """Whether the slices count as showing a Ready relay."""
     held: bool
     """Whether it keeps addresses that the slices no longer show."""
     told: Side | None
@@ -101,8 +99,7 @@ class JoinedPools:
         """As of the last `drain`."""
         shown = self._shown(key)
         return JoinState(
-            self._slices.get(key),
-            shown if shown is not None and shown.relays else None,
+            shown is not None and bool(shown.relays),
             self._damping.kept(key) is not None,
             self.one_sided.told.get(key),
         )
