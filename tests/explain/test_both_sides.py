@@ -124,9 +124,18 @@ async def test_a_frontend_service_without_the_port_names_those_it_has(mcs: World
     await mcs.register()
     mcs.show(relay_slice(), frontend_slice(port="metrics", number=9090))
     answer = await mcs.explain()
-    assert codes(answer)[:2] == ["LISTED", "FRONTEND_PORT_MISSING"]
+    assert codes(answer) == ["LISTED", "FRONTEND_PORT_MISSING"]
     assert "a TCP port named http; ports seen: metrics:9090/TCP" in answer.findings[0].detail
     assert not answer.slices.frontend_port_seen
+
+
+async def test_one_slice_without_the_port_among_others_is_named(mcs: World) -> None:
+    await mcs.register()
+    odd = a_slice("qwen-frontend", endpoint("10.1.0.3"), name="odd", port="grpc")
+    mcs.show(relay_slice(), frontend_slice(), odd)
+    answer = await mcs.explain()
+    assert codes(answer) == ["LISTED", "FRONTEND_PORT_MISSING"]
+    assert answer.findings[0].detail == "slice models/odd has no TCP port named http"
 
 
 async def test_an_export_without_the_port_is_told_of_a_key_that_nobody_registered(
@@ -154,6 +163,9 @@ async def test_a_refused_slice_of_its_service_is_the_pools(mcs: World) -> None:
     assert codes(answer)[0] == "NOT_IMPORTED"
     assert "no_source_cluster" in found["SLICE_REFUSED"].detail
     assert "SLICE_REFUSED" not in codes(await mcs.explain("llama"))
+    mcs.watching.slices.deleted("models", "qwen-pool-relay-ipv4")
+    assert codes(await mcs.explain())[0] == "NOT_IMPORTED"
+    assert "SLICE_REFUSED" not in codes(await mcs.explain())
 
 
 async def test_a_pool_that_is_held_and_one_that_is_one_sided_say_so(mcs: World) -> None:

@@ -139,6 +139,13 @@ async def test_callers_that_look_like_one_need_a_relay_id(world: World) -> None:
     assert answer.registration.shares[0].holder.name == "127.0.0.1"
 
 
+async def test_relays_that_tell_a_share_apart_are_told_once(world: World) -> None:
+    await world.register(relay_id="", relays=["ip:10.0.0.9", "ip:10.0.0.8"])
+    holder = (await world.explain()).registration.shares[0].holder
+    assert holder.identity == explained_pb.SHARE_IDENTITY_RELAYS
+    assert (holder.name, [*holder.relays]) == ("", ["ip:10.0.0.8", "ip:10.0.0.9"])
+
+
 async def test_a_lease_left_counts_the_extension_that_a_stall_will_give(world: World) -> None:
     world.run(40)
     await world.register()
@@ -255,7 +262,8 @@ async def test_the_largest_answer_is_below_a_mebibyte(world: World) -> None:
         await world.register(cluster=f"{number:02}" + "c" * 251, namespace="models")
     answer = await world.explain()
     assert len(answer.registration.shares) == 64
-    assert answer.registration.shares[0].holder.relay_count == 256
+    holder = answer.registration.shares[0].holder
+    assert (holder.relay_count, len(holder.relays)) == (256, 8)
     assert answer.ByteSize() < 1024 * 1024
 
 

@@ -95,6 +95,19 @@ def test_while_the_instance_does_not_listen_a_lease_ends_one_lease_from_now_at_t
     assert world.registrations.explain(KEY).shares
 
 
+def test_a_stall_after_the_end_of_a_lease_gives_it_nothing(world: LeaseWorld) -> None:
+    world.run(40)
+    world.register()
+    world.run(14.875)
+    world.clock.advance(0.25)
+    world.registrations.explain(OTHER)  # the loop runs, and the lease is not looked at
+    world.clock.stop(7)
+    (share,) = world.registrations.explain(KEY).shares
+    assert (share.remaining, share.extensions) == (0.0, 0)
+    world.tick()
+    assert not world.registrations.explain(KEY).shares
+
+
 def test_no_more_extensions_are_foreseen_than_are_given(world: LeaseWorld) -> None:
     world.run(40)
     world.register()
