@@ -24,7 +24,7 @@ async def test_version_and_help_are_readable() -> None:
     assert (await ran("--version")).out == f"global-discovery {__version__}\n"
     result = await ran("--help")
     assert result.status == 0
-    for command in ("serve", "pools", "routers", "register", "relay", "health"):
+    for command in ("serve", "pools", "routers", "why", "register", "relay", "health"):
         assert f"\n    {command} " in result.out
     assert (await ran("register", "--help")).status == 0
 
@@ -93,7 +93,17 @@ async def ran_without(blocked: set[str], *arguments: str) -> tuple[int | None, s
 
 @pytest.mark.parametrize(
     "command",
-    ["", "serve", "pools", "routers", "register", "relay", "health", "dynamodb create-table"],
+    [
+        "",
+        "serve",
+        "pools",
+        "routers",
+        "why",
+        "register",
+        "relay",
+        "health",
+        "dynamodb create-table",
+    ],
 )
 async def test_all_help_works_with_the_client_library_alone(command: str) -> None:
     status, out, _ = await ran_without(SERVER_ONLY, *command.split(), "--help")
@@ -155,3 +165,5 @@ async def test_without_rich_a_table_is_refused_with_advice_and_json_works() -> N
         status, out, _ = await ran_without({"rich"}, "pools", "-o", "json", *server)
         assert status == 0
         assert json.loads(out)["pools"] == []
+        status, out, _ = await ran_without({"rich"}, "why", "c/n/d", *server)
+        assert (status, out.splitlines()[0]) == (1, "c/n/d is not listed: NOT_REGISTERED")

@@ -9,6 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from global_discovery.domain.events import Event
+from global_discovery.domain.explanation import Code
 from global_discovery.serving.watching import SlicesWatching, WatchingSettings
 from global_discovery.slices.naming import Naming
 from global_discovery.slices.recognise import Discovery
@@ -55,6 +56,14 @@ def test_every_event_is_explained_to_operators_and_no_other_one() -> None:
     explained = set(re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE))
     assert {event.value for event in Event} <= explained
     assert explained - {event.value for event in Event} == NOT_ABOUT_STATE
+
+
+def test_every_code_of_an_explanation_is_explained_to_operators_and_no_other_one() -> None:
+    text = OPERATING.partition("## Why is my pool not listed?")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+    assert sorted(name for row in rows for name in re.findall(r"`([A-Z_]+)`", row)) == sorted(
+        code.value for code in Code
+    )
 
 
 async def test_every_metric_is_explained_to_operators_and_no_other_one() -> None:

@@ -19,7 +19,7 @@ from support.grpc_calls import Stub, Watch, eventually, refused
 from support.pools import a_registration
 
 SERVICE = "/global_discovery.v1.PoolDiscoveryService/"
-UNARY = ["RegisterPool", "RenewPools", "DeregisterPool", "ListPools", "ListRouters"]
+UNARY = ["RegisterPool", "RenewPools", "DeregisterPool", "ListPools", "ListRouters", "ExplainPool"]
 STREAMS = ["WatchPools", "WatchRouters"]
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 INTERNAL_TEXT = "of /etc/passwd on host.internal"
@@ -212,6 +212,7 @@ class TestFaultsOfOurs:
             (core.registrations, "register"),
             (core.registrations, "renew"),
             (core.registrations, "find"),
+            (core.registrations, "explain"),
             (core.pools, "snapshot"),
             (core.routers, "snapshot"),
         ]:
@@ -227,6 +228,7 @@ class TestFaultsOfOurs:
                 registration=a_registration()
             ).SerializeToString(),
             "DeregisterPool": pb.DeregisterPoolRequest(key=key).SerializeToString(),
+            "ExplainPool": pb.ExplainPoolRequest(key=key).SerializeToString(),
         }
 
     @pytest.mark.parametrize("method", UNARY)

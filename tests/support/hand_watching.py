@@ -8,6 +8,10 @@ from global_discovery.domain.completeness import Mark
 from global_discovery.domain.pool import PoolKey, Router
 from global_discovery.serving.core import ImportedSources
 from global_discovery.slices.imported import ImportedPool
+from global_discovery.slices.naming import Naming
+from global_discovery.slices.recognise import Discovery
+from global_discovery.sources.imported_pools import ImportedPools
+from global_discovery.sources.imported_slices import ImportedSlices
 from support.hand_source import HandSource
 from support.join_world import FRONTENDS, OUT_OF_SYNC, RELAYS
 
@@ -23,7 +27,11 @@ class HandWatching:
     def __init__(self, *, routers: bool = True) -> None:
         self.pools = HandSource(mark=OUT_OF_SYNC, synced=False)
         self.routers = HandSource(mark=OUT_OF_SYNC, synced=False) if routers else None
-        self.sources = ImportedSources(self.pools, self.routers, "-frontend", "http")
+        no_slices = ImportedSlices(Discovery.MCS, call_soon=lambda turn: turn())
+        unexplained = ImportedPools(no_slices, naming=Naming())
+        self.sources = ImportedSources(
+            self.pools, self.routers, "-frontend", "http", explained=unexplained
+        )
         self.figures = NoFigures()
         self.dies = asyncio.Event()
 

@@ -242,6 +242,9 @@ async def test_the_commands_call_over_tls(service: Service, files: Files) -> Non
     for command in ("pools", "routers"):
         listed = await ran(command, server, *files.flags, "-o", "json")
         assert (listed.status, listed.err) == (0, "")
+    why = await ran("why", "c/n/d", server, *files.flags)
+    assert (why.status, why.err) == (1, "")
+    assert "c/n/d is not listed" in why.out
     variables = {
         "GLOBAL_DISCOVERY_CA_PATH": str(files.ca),
         "GLOBAL_DISCOVERY_CLIENT_CERT_PATH": str(files.cert),

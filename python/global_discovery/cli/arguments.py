@@ -7,6 +7,7 @@ from pathlib import Path
 
 from global_discovery.cli.text import safe
 from global_discovery.cli.values import address
+from global_discovery.client.fold import PoolKey
 from global_discovery.client.tls import ClientTls, TlsSettings
 from global_discovery.pem import BadTlsFile
 
@@ -17,6 +18,7 @@ NAME_VARIABLE = "GLOBAL_DISCOVERY_TLS_SERVER_NAME"
 DEFAULT_SERVER = "127.0.0.1:50051"
 SERVER_VARIABLE = "GLOBAL_DISCOVERY_SERVER"
 _COUNT = re.compile(r"[0-9]{1,9}")
+_KEY_PARTS = 3
 
 
 def add_server(parser: argparse.ArgumentParser) -> None:
@@ -115,6 +117,14 @@ def server(text: str) -> str:
     if text.startswith(":") or not target.port:
         raise argparse.ArgumentTypeError(f"{shown(text)} needs a host and a port to connect to")
     return str(target)
+
+
+def pool_key(text: str) -> PoolKey:
+    """Three parts; whether each of them keeps the rules is for the server to say."""
+    parts = nonempty_text(text).split("/")
+    if len(parts) != _KEY_PARTS or not all(parts):
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not of the form cluster/namespace/name")
+    return PoolKey(*parts)
 
 
 def nonempty_text(text: str) -> str:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from global_discovery import __version__
-from global_discovery.cli import dynamodb, health, listing, register, relay, serve
+from global_discovery.cli import dynamodb, health, listing, register, relay, serve, why
 from global_discovery.cli.arguments import Misused
 from global_discovery.cli.ending import (
     FAILED,
@@ -30,6 +30,7 @@ _RUN = {
     "health": health.run,
     "pools": listing.run_pools,
     "routers": listing.run_routers,
+    "why": why.run,
     "register": register.run,
     "relay": relay.run,
 }
@@ -45,6 +46,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     serve.add_parser(commands)
     listing.add_parsers(commands)
+    why.add_parser(commands)
     register.add_parser(commands)
     relay.add_parser(commands)
     dynamodb.add_parser(commands)

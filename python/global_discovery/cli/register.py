@@ -17,8 +17,8 @@ from global_discovery.cli.arguments import (
     add_server,
     capacity,
     nonempty_text,
+    pool_key,
     servers_of,
-    shown,
     tls_of,
 )
 from global_discovery.cli.ending import DONE, FAILED, NOT_READ, stop_writing
@@ -27,8 +27,6 @@ from global_discovery.cli.text import number, safe, seconds_text
 from global_discovery.client import CallFailed, HeartbeatState, PoolHeartbeat, TlsSettings
 from global_discovery.client.fold import PoolKey
 from global_discovery.v1 import pool_pb2
-
-_KEY_PARTS = 3
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[Any]") -> None:
@@ -44,7 +42,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[Any]") -> None:
         "--pool",
         metavar="CLUSTER/NAMESPACE/NAME",
         required=True,
-        type=_pool_key,
+        type=pool_key,
         help="the pool's cluster id, namespace and deployment name",
     )
     for name, metavar, required, what in (
@@ -183,13 +181,6 @@ class _Said:
             stop_writing()
             self.unheard = True
             self.over.set()
-
-
-def _pool_key(text: str) -> PoolKey:
-    parts = nonempty_text(text).split("/")
-    if len(parts) != _KEY_PARTS or not all(parts):
-        raise argparse.ArgumentTypeError(f"{shown(text)} is not of the form cluster/namespace/name")
-    return PoolKey(*parts)
 
 
 def _capacity(text: str) -> pool_pb2.Capacity:

@@ -1,5 +1,7 @@
 """Lists pools or routers once, all pages, from the first server that answers.
 
+Explains one pool in the same way.
+
 All pages of a list are of one position. A list that the server no longer has is
 begun again; one that another server answers is begun there.
 """
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceAsyncStub
 
 E = TypeVar("E", pool_pb2.Pool, pool_pb2.Router)
+T = TypeVar("T")
 
 CALL_SECONDS = 10.0
 MAX_RESTARTS = 5
@@ -84,12 +87,40 @@ async def list_routers(
 _Page = Callable[["PoolDiscoveryServiceAsyncStub", str], Awaitable[tuple[Sequence[E], Any]]]
 
 
+async def explain_pool(
+    servers: Sequence[str],
+    key: pool_pb2.PoolKey,
+    *,
+    call_seconds: float = CALL_SECONDS,
+    tls: TlsSettings | None = None,
+) -> tuple[str, pb.ExplainPoolResponse]:
+    """The server that answered ExplainPool, and what it said; everything is as in `list_pools`."""
+
+    async def explain(server: str, own_tls: ClientTls | None) -> tuple[str, pb.ExplainPoolResponse]:
+        async with open_channel(server, own_tls) as channel:
+            request = pb.ExplainPoolRequest(key=key)
+            call = open_stub(channel).ExplainPool(request, timeout=call_seconds)
+            return server, await answer(server, call)
+
+    return await _first_answer(servers, explain, tls)
+
+
 async def _list(servers: Sequence[str], page: _Page[E], tls: TlsSettings | None) -> Listing[E]:
+    return await _first_answer(
+        servers, lambda server, own_tls: _list_at(server, page, own_tls), tls
+    )
+
+
+async def _first_answer(
+    servers: Sequence[str],
+    ask: Callable[[str, ClientTls | None], Awaitable[T]],
+    tls: TlsSettings | None,
+) -> T:
     """Tries each server at once, and a single one a second time, over a new connection."""
     order, own_tls = Servers(servers), ClientTls.of(tls)
     while True:
         try:
-            return await _list_at(order.current, page, own_tls)
+            return await ask(order.current, own_tls)
         except CallFailed as error:
             elsewhere = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
             if error.code not in elsewhere or not order.repeat_at_once():

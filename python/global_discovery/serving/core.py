@@ -4,16 +4,18 @@ import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from global_discovery import __version__
 from global_discovery.domain.clock import Clock, SystemClock
 from global_discovery.domain.completeness import Mark, join
 from global_discovery.domain.events import Event, Report, ignore
+from global_discovery.domain.explanation import Explanation, MayRead, everything
 from global_discovery.domain.lease import LeaseTerms
 from global_discovery.domain.pool import Pool, PoolKey, Router
 from global_discovery.serving import wire
 from global_discovery.slices.imported import ImportedPool
+from global_discovery.sources.explainer import Explainer
 from global_discovery.sources.join import JoinedPools
 from global_discovery.sources.registrar import Registrar
 from global_discovery.sources.registrations import Registrations
@@ -24,6 +26,9 @@ from global_discovery.view.fanout import DEFAULT_WRITE_SECONDS, STREAM_AGE_SECON
 from global_discovery.view.feed import Encoder
 from global_discovery.view.pages import Pages
 from global_discovery.view.view import Keyed, View
+
+if TYPE_CHECKING:  # at run time it needs the extra `kubernetes`, which not every mode has
+    from global_discovery.sources.imported_pools import ImportedPools
 
 T = TypeVar("T", bound=Keyed)
 
@@ -54,6 +59,8 @@ class ImportedSources:
     """None when no Service of routers is named."""
     frontend_suffix: str
     frontend_port_name: str
+    explained: "ImportedPools"
+    """What says of one pool what its slices show."""
 
 
 class Core:
@@ -87,6 +94,13 @@ class Core:
         self.storage = store.name
         self.registrar = Registrar(self.registrations, store, report)
         self.joined = None if imported is None else self._join(imported, report)
+        self._explainer = Explainer(
+            self.registrations,
+            terms=settings.terms,
+            store=store.state,
+            joined=self.joined,
+            imported=None if imported is None else imported.explained,
+        )
         self.pools: View[Pool] = View(
             self.registrations if self.joined is None else self.joined,
             weigh=lambda pool: pool.weight,
@@ -145,6 +159,14 @@ class Core:
     def mark(self) -> Mark:
         """Of both views, as they were last brought forward."""
         return join((self.pools.mark, self.routers.mark))
+
+    def explain(self, key: PoolKey, may_read: MayRead = everything) -> Explanation:
+        """Why a pool is listed or not. Names other pools only where `may_read` says so.
+
+        Whether the caller may ask for `key` itself is to be checked before.
+        """
+        self.pools.refresh()
+        return self._explainer.explain(key, self.pools.get(key), self.pools.mark, may_read)
 
     def tick(self) -> bool:
         """Ends what is due; True when there is more, for which to call again soon."""

@@ -71,7 +71,9 @@ class SlicesWatching:
             gather=lambda turn: loop.call_later(GATHER_SECONDS, turn),
             report=report,
         )
-        pools = ImportedPools(slices, naming=settings.naming, report=report)
+        pools = ImportedPools(
+            slices, naming=settings.naming, watched=settings.watched, report=report
+        )
         routers = None
         if settings.router_service is not None:
             routers = ImportedRouters(slices, service=settings.router_service, report=report)
@@ -98,7 +100,9 @@ class SlicesWatching:
         warned = [source.warnings for source in (pools, routers) if source is not None]
         self.figures: Collector = WatchingCollector(slices, reader, warned)
         naming = settings.naming
-        self.sources = ImportedSources(pools, routers, naming.frontend_suffix, naming.frontend_port)
+        self.sources = ImportedSources(
+            pools, routers, naming.frontend_suffix, naming.frontend_port, explained=pools
+        )
 
     async def run(self) -> None:
         """For ever: no failure of the API server ends it."""

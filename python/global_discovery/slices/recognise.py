@@ -103,6 +103,16 @@ def recognise(
     return found if _LABEL_VALUE.fullmatch(found.name) else Refusal.BAD_NAME
 
 
+def claimed(endpoint_slice: EndpointSlice) -> tuple[str, str, str]:
+    """Cluster, namespace and name of the Service that a refused slice seems to be of.
+
+    What it does not say is empty; nothing of it is believed.
+    """
+    label = endpoint_slice.label
+    name = label(MCS_SERVICE) or label(SERVICE).removeprefix(DERIVED)
+    return label(MCS_CLUSTER), endpoint_slice.metadata.namespace or "", name
+
+
 def _mcs(endpoint_slice: EndpointSlice) -> Service | Refusal:
     label = endpoint_slice.label
     namespace, name = endpoint_slice.metadata.namespace or "", label(MCS_SERVICE)

@@ -72,7 +72,9 @@ class FoundShares:
         for lease_id, seconds in withdrawn:
             self._withdrawn.add(lease_id, now + seconds)
             share = self._table.by_lease.get(lease_id)
-            if share is not None and self._table.end(share, Departure.REMOVED):
+            if share is not None and self._table.end(
+                share, Departure.REMOVED, withdrawn_by=ELSEWHERE
+            ):
                 self._report(Event.POOL_WITHDRAWN, pool=str(share.key), caller=ELSEWHERE)
 
     def _see_first(self, seen: SeenShare, now: float) -> None:

@@ -1,15 +1,17 @@
 """What the imported slices show of pools, as a source: one side of the join."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from global_discovery.domain.change import Change, Departure
 from global_discovery.domain.events import Event, Report, ignore
+from global_discovery.domain.explanation import MayRead, SlicesSide
 from global_discovery.domain.pool import PoolKey
 from global_discovery.slices.imported import ImportedPool
 from global_discovery.slices.interpret import interpret_pool
 from global_discovery.slices.naming import Naming
 from global_discovery.slices.recognise import Service
+from global_discovery.sources.explained_slices import ExplainedSlices
 from global_discovery.sources.imported_slices import ImportedSlices
 from global_discovery.sources.notices import Notices
 from global_discovery.sources.shared_pods import SharedPods
@@ -23,10 +25,18 @@ class ImportedPools:
     they were last known, and the mark says so.
     """
 
-    def __init__(self, slices: ImportedSlices, *, naming: Naming, report: Report = ignore) -> None:
-        """Reads `slices` from now on."""
+    def __init__(
+        self,
+        slices: ImportedSlices,
+        *,
+        naming: Naming,
+        watched: Sequence[str] = (),
+        report: Report = ignore,
+    ) -> None:
+        """Reads `slices` from now on; `watched` are the only namespaces asked for, none: all."""
         self._slices = slices
         self._naming = naming
+        self.explained = ExplainedSlices(slices, naming, frozenset(watched))
         self._notices = Notices(report)
         self._pods = SharedPods(report)
         self._pools: dict[PoolKey, ImportedPool] = {}
@@ -55,6 +65,10 @@ class ImportedPools:
     def on_change(self, wake: Callable[[], None]) -> None:
         """Has `wake` called when pools or the mark changed."""
         self._wake = wake
+
+    def explain(self, key: PoolKey, may_read: MayRead) -> SlicesSide:
+        """What is known of a key, with or without slices; names other pools that may be read."""
+        return self.explained.side(key, self._notices.of(key), self._pods.sharing(key), may_read)
 
     # -- the reader of slices ------------------------------------------------
 

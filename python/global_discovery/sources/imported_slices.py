@@ -15,7 +15,7 @@ other.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, KeysView, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from global_discovery.domain.completeness import Mark, Reason
@@ -86,6 +86,7 @@ class ImportedSlices:
         self._stored: dict[SliceKey, _Stored] = {}
         self._services: dict[Service, dict[SliceKey, EndpointSlice]] = {}
         self._refused: Counter[Refusal] = Counter()
+        self._refused_keys: dict[SliceKey, None] = {}
         self._arrived: dict[SliceKey, EndpointSlice | None] = {}
         """The newest of each slice since the series of turns began; None: it is gone."""
         self._taking: dict[SliceKey, EndpointSlice | None] = {}
@@ -122,6 +123,17 @@ class ImportedSlices:
     def of(self, service: Service) -> list[EndpointSlice]:
         """All slices of a Service."""
         return [*self._services.get(service, {}).values()]
+
+    def services(self) -> KeysView[Service]:
+        """Every Service that has a slice."""
+        return self._services.keys()
+
+    def refused_slices(self) -> Iterator[tuple[EndpointSlice, Refusal]]:
+        """Every slice that is not read, and why."""
+        for key in self._refused_keys:
+            stored = self._stored[key]
+            if isinstance(stored.found, Refusal):
+                yield stored.endpoint_slice, stored.found
 
     def know_clusters(self, clusters: frozenset[str] | None) -> None:
         """The names of Karmada's members, as they are now; None: they are not known."""
@@ -223,6 +235,7 @@ class ImportedSlices:
         self._stored[key] = _Stored(item, found)
         if isinstance(found, Refusal):
             self._refused[found] += 1
+            self._refused_keys[key] = None
             if before is None or before.found is not found:
                 self._newly_refused.append((key, found))
         else:
@@ -235,6 +248,7 @@ class ImportedSlices:
         del self._stored[key]
         if isinstance(before.found, Refusal):
             self._refused[before.found] -= 1
+            del self._refused_keys[key]
             return
         slices = self._services[before.found]
         del slices[key]

@@ -16,8 +16,9 @@ sync, which each says of itself.
 `tick` must be called about ten times a second. It looks at what is due only.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, KeysView
 from dataclasses import replace
+from typing import NamedTuple
 
 from global_discovery.domain.change import Change, Departure
 from global_discovery.domain.clock import Clock
@@ -31,6 +32,17 @@ from global_discovery.sources.source import Source, Update
 from global_discovery.sources.without_frontends import WithoutFrontends
 
 HOLDS_A_DRAIN = 2_500
+
+
+class JoinState(NamedTuple):
+    """What the join knows of one key."""
+
+    shown: bool
+    """Whether the slices count as showing a Ready relay."""
+    held: bool
+    """Whether it keeps addresses that the slices no longer show."""
+    told: Side | None
+    """The only side that lists it, once people were told."""
 
 
 class JoinedPools:
@@ -76,6 +88,21 @@ class JoinedPools:
             self._wake()
         self.one_sided.tick(now)
         self.without_frontends.tick(self._slices.get)
+
+    # -- for people ----------------------------------------------------------
+
+    def imported_keys(self) -> KeysView[PoolKey]:
+        """The pools that have a slice."""
+        return self._slices.keys()
+
+    def explain(self, key: PoolKey) -> JoinState:
+        """As of the last `drain`."""
+        shown = self._shown(key)
+        return JoinState(
+            shown is not None and bool(shown.relays),
+            self._damping.kept(key) is not None,
+            self.one_sided.told.get(key),
+        )
 
     # -- the source ----------------------------------------------------------
 

@@ -135,6 +135,23 @@ class Listening:
                 share.extensions += 1
         return share.extensions - before
 
+    def foresee(self, share: Share, now: float) -> tuple[float, int]:
+        """When the lease ends at the earliest if nobody renews it, and how often extended by then.
+
+        What `extend` will do when the lease comes due, ahead of time: a share that
+        waits for the instance to listen has one whole lease from now on.
+        """
+        self._settle(now)
+        deadline, counted_from, extensions = share.deadline, share.counted_from, share.extensions
+        first = bisect_left(self._phases, share.phase, key=lambda phase: phase.index)
+        for phase in self._phases[first:]:
+            listens = now if phase.listens is None else phase.listens
+            due = phase.began < deadline and listens > counted_from
+            if due and extensions < MAX_EXTENSIONS:
+                counted_from, extensions = listens, extensions + 1
+                deadline = max(deadline, listens + share.granted)
+        return deadline, extensions
+
     def _latest_listening(self, phase: DeafPhase) -> float:
         return phase.over + self._terms.lease_duration
 

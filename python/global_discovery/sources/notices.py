@@ -1,7 +1,7 @@
 """Tells what is odd once, for as long as it stays so."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 
 from global_discovery.domain.events import Event, Report
 from global_discovery.slices.interpret import Notice
@@ -13,7 +13,11 @@ class Notices:
     def __init__(self, report: Report) -> None:
         """Nothing holds yet."""
         self._report = report
-        self._holding: dict[Hashable, frozenset[tuple[Event, str]]] = {}
+        self._holding: dict[Hashable, dict[tuple[Event, str], Notice]] = {}
+
+    def of(self, found_in: Hashable) -> Collection[Notice]:
+        """Those that hold there."""
+        return self._holding.get(found_in, {}).values()
 
     def counts(self) -> Counter[Event]:
         """How many hold, by what they say."""
@@ -21,10 +25,10 @@ class Notices:
 
     def hold(self, found_in: Hashable, notices: Iterable[Notice]) -> None:
         """These hold from now on there, and no others; reports those that are new."""
-        before = self._holding.pop(found_in, frozenset())
+        before = self._holding.pop(found_in, {})
         now = {(notice.event, notice.about): notice for notice in notices}
         for same, notice in now.items():
             if same not in before:
                 self._report(notice.event, **notice.fields)
         if now:
-            self._holding[found_in] = frozenset(now)
+            self._holding[found_in] = now

@@ -12,7 +12,7 @@ and within one second of it. Not guaranteed here: durability, which is the
 store's.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, KeysView, Sequence
 from enum import Enum
 from itertools import islice
 from typing import NamedTuple
@@ -26,9 +26,11 @@ from global_discovery.domain.completeness import (
 )
 from global_discovery.domain.errors import LeaseWithdrawn
 from global_discovery.domain.events import Event, Report, ignore
+from global_discovery.domain.explanation import RegistrationSide
 from global_discovery.domain.lease import Heartbeat, LeaseTerms, Withdrawal
 from global_discovery.domain.pool import Pool, PoolKey
 from global_discovery.domain.timing_wheel import SLOT_SECONDS
+from global_discovery.sources.explained_shares import explain_shares
 from global_discovery.sources.found_shares import FoundShares
 from global_discovery.sources.listening import Listening
 from global_discovery.sources.mass_lapse import MassLapse
@@ -222,9 +224,19 @@ class Registrations:
             if share is not None:
                 ended += 1
                 self.counters.withdrawals += 1
-                if self._table.end(share, Departure.REMOVED):
+                if self._table.end(share, Departure.REMOVED, withdrawn_by=caller):
                     self._report(Event.POOL_WITHDRAWN, pool=str(share.key), caller=caller)
         return ended
+
+    # -- for people ----------------------------------------------------------
+
+    def keys(self) -> KeysView[PoolKey]:
+        """The registered pools; those that were renewed longest ago come first."""
+        return self._table.pools.keys()
+
+    def explain(self, key: PoolKey) -> RegistrationSide:
+        """What is known of a key, registered or not."""
+        return explain_shares(self._table, self._listening, key, self._notice_stall())
 
     # -- time ----------------------------------------------------------------
 

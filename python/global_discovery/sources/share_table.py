@@ -17,6 +17,7 @@ from global_discovery.domain.events import Event, Report
 from global_discovery.domain.lease import Heartbeat, LeaseTerms, Withdrawal
 from global_discovery.domain.pool import Content, Pool, PoolKey
 from global_discovery.domain.timing_wheel import TimingWheel
+from global_discovery.sources.ended_shares import EndedShares
 from global_discovery.sources.shares import (
     MAX_REPLACED,
     MAX_SHARES,
@@ -67,6 +68,7 @@ class ShareTable:
         self.pools: OrderedDict[PoolKey, PoolShares] = OrderedDict()
         """In the order of their last renewal, the longest ago first."""
         self.by_lease: dict[str, Share] = {}
+        self.ended = EndedShares()
         self.wake: Callable[[], None] = lambda: None
         """Called whenever there may be a change."""
         self._terms = terms
@@ -172,6 +174,7 @@ class ShareTable:
         pool.adopt(share, share.content, number)
         self.by_lease[share.lease_id] = share
         self.wheel.add(share)
+        self.ended.began(share)
         self._changed(pool)
 
     def rename(self, share: Share, lease_id: str) -> None:
@@ -231,7 +234,7 @@ class ShareTable:
         self._renewed(share, now)
 
     def _renewed(self, share: Share, now: float) -> None:
-        share.counted_from = now
+        share.counted_from = share.renewed_at = now
         share.extensions = 0
         share.confirmed = True
         self.seen(share, now)
@@ -255,8 +258,10 @@ class ShareTable:
             sequence=share.sequence,
         )
 
-    def end(self, share: Share, departure: Departure) -> bool:
-        """Ends a share; whether its pool leaves with it."""
+    def end(self, share: Share, departure: Departure, *, withdrawn_by: str | None = None) -> bool:
+        """Ends a share; whether its pool leaves with it. Without a caller its lease ended."""
+        at = share.deadline if withdrawn_by is None else self._clock.monotonic()
+        self.ended.put(share, departure, at, withdrawn_by)
         del self.by_lease[share.lease_id]
         self.wheel.discard(share)
         pool = self.pools[share.key]

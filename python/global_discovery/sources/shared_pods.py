@@ -22,6 +22,10 @@ class SharedPods:
         """Those that show it too."""
         self._told: dict[PoolKey, set[PoolKey]] = {}
 
+    def sharing(self, key: PoolKey) -> frozenset[PoolKey]:
+        """The pools of other clusters that show a pod of this one."""
+        return frozenset(self._told.get(key, ()))
+
     def show(self, key: PoolKey, pods: frozenset[str]) -> None:
         """A pool shows these pods, by uid, and no others.
 

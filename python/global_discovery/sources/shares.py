@@ -44,6 +44,7 @@ class Share:
         "phase",
         "relay_id_needed",
         "relays",
+        "renewed_at",
         "replaced",
         "sequence",
     )
@@ -68,6 +69,8 @@ class Share:
         self.granted = 0.0
         self.counted_from = 0.0
         """The renewal, or after a deaf phase the listening, that the lease is counted from."""
+        self.renewed_at: float | None = None
+        """When a renewal was last heard or seen by this process, if any was."""
         self.deadline = 0.0
         self.extensions = 0
         """How often the lease was extended since its last renewal."""
@@ -127,9 +130,13 @@ class PoolShares:
         share.number = number
         share.content = content
 
+    def deciding(self) -> Share:
+        """The share whose content changed last."""
+        return max(self.shares.values(), key=lambda share: (share.number, share.identity))
+
     def listed_content(self) -> Content:
         """The content that changed last."""
-        return max(self.shares.values(), key=lambda share: (share.number, share.identity)).content
+        return self.deciding().content
 
     def listed_relays(self) -> tuple[str, ...]:
         """The union over the shares, sorted; the newest shares' first when there are too many."""

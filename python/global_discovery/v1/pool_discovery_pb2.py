@@ -22,58 +22,63 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from global_discovery.v1 import explanation_pb2 as global__discovery_dot_v1_dot_explanation__pb2
 from global_discovery.v1 import pool_pb2 as global__discovery_dot_v1_dot_pool__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(global_discovery/v1/pool_discovery.proto\x12\x13global_discovery.v1\x1a\x1eglobal_discovery/v1/pool.proto\"\x88\x01\n\x13RegisterPoolRequest\x12;\n\x0cregistration\x18\x01 \x01(\x0b\x32%.global_discovery.v1.PoolRegistration\x12\x10\n\x08relay_id\x18\x02 \x01(\t\x12\x10\n\x08lease_id\x18\x03 \x01(\t\x12\x10\n\x08sequence\x18\x04 \x01(\x04\"f\n\x14RegisterPoolResponse\x12\x1b\n\x13lease_duration_secs\x18\x01 \x01(\r\x12\x1f\n\x17heartbeat_interval_secs\x18\x02 \x01(\r\x12\x10\n\x08lease_id\x18\x03 \x01(\t\"&\n\x11RenewPoolsRequest\x12\x11\n\tlease_ids\x18\x01 \x03(\t\"\xa6\x01\n\x12RenewPoolsResponse\x12\x19\n\x11unknown_lease_ids\x18\x01 \x03(\t\x12\x1d\n\x15not_renewed_lease_ids\x18\x02 \x03(\t\x12\x18\n\x10retry_delay_secs\x18\x03 \x01(\r\x12\x1b\n\x13lease_duration_secs\x18\x04 \x01(\r\x12\x1f\n\x17heartbeat_interval_secs\x18\x05 \x01(\r\"\x8a\x01\n\x15\x44\x65registerPoolRequest\x12)\n\x03key\x18\x01 \x01(\x0b\x32\x1c.global_discovery.v1.PoolKey\x12\x10\n\x08lease_id\x18\x02 \x01(\t\x12\x10\n\x08relay_id\x18\x03 \x01(\t\x12\x0e\n\x06relays\x18\x04 \x03(\t\x12\x12\n\nall_shares\x18\x05 \x01(\x08\".\n\x16\x44\x65registerPoolResponse\x12\x14\n\x0c\x65nded_shares\x18\x01 \x01(\r\"V\n\nPoolFilter\x12\x0e\n\x06models\x18\x01 \x03(\t\x12\x0f\n\x07regions\x18\x02 \x03(\t\x12\x13\n\x0b\x63luster_ids\x18\x03 \x03(\t\x12\x12\n\nnamespaces\x18\x04 \x03(\t\"j\n\x10ListPoolsRequest\x12/\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1f.global_discovery.v1.PoolFilter\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\x91\x01\n\x11ListPoolsResponse\x12(\n\x05pools\x18\x01 \x03(\x0b\x32\x19.global_discovery.v1.Pool\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x10\n\x08position\x18\x03 \x01(\t\x12\'\n\x04mark\x18\x04 \x01(\x0b\x32\x19.global_discovery.v1.Mark\"r\n\x11WatchPoolsRequest\x12/\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1f.global_discovery.v1.PoolFilter\x12\x10\n\x08position\x18\x02 \x01(\t\x12\x1a\n\x12idle_interval_secs\x18\x03 \x01(\r\"\xa2\x02\n\x12WatchPoolsResponse\x12\x31\n\x06server\x18\x01 \x01(\x0b\x32\x1f.global_discovery.v1.ServerInfoH\x00\x12\x35\n\x08snapshot\x18\x02 \x01(\x0b\x32!.global_discovery.v1.PoolSnapshotH\x00\x12\x33\n\x07\x63hanges\x18\x03 \x01(\x0b\x32 .global_discovery.v1.PoolChangesH\x00\x12)\n\x04idle\x18\x04 \x01(\x0b\x32\x19.global_discovery.v1.IdleH\x00\x12\x10\n\x08position\x18\x05 \x01(\t\x12\'\n\x04mark\x18\x06 \x01(\x0b\x32\x19.global_discovery.v1.MarkB\x07\n\x05\x65vent\"\xc2\x01\n\nServerInfo\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x16\n\x0epool_discovery\x18\x03 \x01(\t\x12\x1c\n\x14registration_storage\x18\x04 \x01(\t\x12\x1b\n\x13lease_duration_secs\x18\x05 \x01(\r\x12\x1f\n\x17heartbeat_interval_secs\x18\x06 \x01(\r\x12\x1a\n\x12idle_interval_secs\x18\x07 \x01(\r\"8\n\x0cPoolSnapshot\x12(\n\x05pools\x18\x01 \x03(\x0b\x32\x19.global_discovery.v1.Pool\"\x96\x01\n\x0bPoolChanges\x12(\n\x05pools\x18\x01 \x03(\x0b\x32\x19.global_discovery.v1.Pool\x12-\n\x07removed\x18\x02 \x03(\x0b\x32\x1c.global_discovery.v1.PoolKey\x12.\n\x08unlisted\x18\x03 \x03(\x0b\x32\x1c.global_discovery.v1.PoolKey\"\x06\n\x04Idle\";\n\x12ListRoutersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"\x97\x01\n\x13ListRoutersResponse\x12,\n\x07routers\x18\x01 \x03(\x0b\x32\x1b.global_discovery.v1.Router\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x10\n\x08position\x18\x03 \x01(\t\x12\'\n\x04mark\x18\x04 \x01(\x0b\x32\x19.global_discovery.v1.Mark\"C\n\x13WatchRoutersRequest\x12\x10\n\x08position\x18\x01 \x01(\t\x12\x1a\n\x12idle_interval_secs\x18\x02 \x01(\r\"\xa8\x02\n\x14WatchRoutersResponse\x12\x31\n\x06server\x18\x01 \x01(\x0b\x32\x1f.global_discovery.v1.ServerInfoH\x00\x12\x37\n\x08snapshot\x18\x02 \x01(\x0b\x32#.global_discovery.v1.RouterSnapshotH\x00\x12\x35\n\x07\x63hanges\x18\x03 \x01(\x0b\x32\".global_discovery.v1.RouterChangesH\x00\x12)\n\x04idle\x18\x04 \x01(\x0b\x32\x19.global_discovery.v1.IdleH\x00\x12\x10\n\x08position\x18\x05 \x01(\t\x12\'\n\x04mark\x18\x06 \x01(\x0b\x32\x19.global_discovery.v1.MarkB\x07\n\x05\x65vent\">\n\x0eRouterSnapshot\x12,\n\x07routers\x18\x01 \x03(\x0b\x32\x1b.global_discovery.v1.Router\"`\n\rRouterChanges\x12,\n\x07routers\x18\x01 \x03(\x0b\x32\x1b.global_discovery.v1.Router\x12\x0f\n\x07removed\x18\x02 \x03(\t\x12\x10\n\x08unlisted\x18\x03 \x03(\t2\xcb\x05\n\x14PoolDiscoveryService\x12\x63\n\x0cRegisterPool\x12(.global_discovery.v1.RegisterPoolRequest\x1a).global_discovery.v1.RegisterPoolResponse\x12]\n\nRenewPools\x12&.global_discovery.v1.RenewPoolsRequest\x1a\'.global_discovery.v1.RenewPoolsResponse\x12i\n\x0e\x44\x65registerPool\x12*.global_discovery.v1.DeregisterPoolRequest\x1a+.global_discovery.v1.DeregisterPoolResponse\x12Z\n\tListPools\x12%.global_discovery.v1.ListPoolsRequest\x1a&.global_discovery.v1.ListPoolsResponse\x12_\n\nWatchPools\x12&.global_discovery.v1.WatchPoolsRequest\x1a\'.global_discovery.v1.WatchPoolsResponse0\x01\x12`\n\x0bListRouters\x12\'.global_discovery.v1.ListRoutersRequest\x1a(.global_discovery.v1.ListRoutersResponse\x12\x65\n\x0cWatchRouters\x12(.global_discovery.v1.WatchRoutersRequest\x1a).global_discovery.v1.WatchRoutersResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(global_discovery/v1/pool_discovery.proto\x12\x13global_discovery.v1\x1a%global_discovery/v1/explanation.proto\x1a\x1eglobal_discovery/v1/pool.proto\"\x88\x01\n\x13RegisterPoolRequest\x12;\n\x0cregistration\x18\x01 \x01(\x0b\x32%.global_discovery.v1.PoolRegistration\x12\x10\n\x08relay_id\x18\x02 \x01(\t\x12\x10\n\x08lease_id\x18\x03 \x01(\t\x12\x10\n\x08sequence\x18\x04 \x01(\x04\"f\n\x14RegisterPoolResponse\x12\x1b\n\x13lease_duration_secs\x18\x01 \x01(\r\x12\x1f\n\x17heartbeat_interval_secs\x18\x02 \x01(\r\x12\x10\n\x08lease_id\x18\x03 \x01(\t\"&\n\x11RenewPoolsRequest\x12\x11\n\tlease_ids\x18\x01 \x03(\t\"\xa6\x01\n\x12RenewPoolsResponse\x12\x19\n\x11unknown_lease_ids\x18\x01 \x03(\t\x12\x1d\n\x15not_renewed_lease_ids\x18\x02 \x03(\t\x12\x18\n\x10retry_delay_secs\x18\x03 \x01(\r\x12\x1b\n\x13lease_duration_secs\x18\x04 \x01(\r\x12\x1f\n\x17heartbeat_interval_secs\x18\x05 \x01(\r\"\x8a\x01\n\x15\x44\x65registerPoolRequest\x12)\n\x03key\x18\x01 \x01(\x0b\x32\x1c.global_discovery.v1.PoolKey\x12\x10\n\x08lease_id\x18\x02 \x01(\t\x12\x10\n\x08relay_id\x18\x03 \x01(\t\x12\x0e\n\x06relays\x18\x04 \x03(\t\x12\x12\n\nall_shares\x18\x05 \x01(\x08\".\n\x16\x44\x65registerPoolResponse\x12\x14\n\x0c\x65nded_shares\x18\x01 \x01(\r\"V\n\nPoolFilter\x12\x0e\n\x06models\x18\x01 \x03(\t\x12\x0f\n\x07regions\x18\x02 \x03(\t\x12\x13\n\x0b\x63luster_ids\x18\x03 \x03(\t\x12\x12\n\nnamespaces\x18\x04 \x03(\t\"j\n\x10ListPoolsRequest\x12/\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1f.global_discovery.v1.PoolFilter\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\x91\x01\n\x11ListPoolsResponse\x12(\n\x05pools\x18\x01 \x03(\x0b\x32\x19.global_discovery.v1.Pool\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x10\n\x08position\x18\x03 \x01(\t\x12\'\n\x04mark\x18\x04 \x01(\x0b\x32\x19.global_discovery.v1.Mark\"r\n\x11WatchPoolsRequest\x12/\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1f.global_discovery.v1.PoolFilter\x12\x10\n\x08position\x18\x02 \x01(\t\x12\x1a\n\x12idle_interval_secs\x18\x03 \x01(\r\"\xa2\x02\n\x12WatchPoolsResponse\x12\x31\n\x06server\x18\x01 \x01(\x0b\x32\x1f.global_discovery.v1.ServerInfoH\x00\x12\x35\n\x08snapshot\x18\x02 \x01(\x0b\x32!.global_discovery.v1.PoolSnapshotH\x00\x12\x33\n\x07\x63hanges\x18\x03 \x01(\x0b\x32 .global_discovery.v1.PoolChangesH\x00\x12)\n\x04idle\x18\x04 \x01(\x0b\x32\x19.global_discovery.v1.IdleH\x00\x12\x10\n\x08position\x18\x05 \x01(\t\x12\'\n\x04mark\x18\x06 \x01(\x0b\x32\x19.global_discovery.v1.MarkB\x07\n\x05\x65vent\"\xc2\x01\n\nServerInfo\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x16\n\x0epool_discovery\x18\x03 \x01(\t\x12\x1c\n\x14registration_storage\x18\x04 \x01(\t\x12\x1b\n\x13lease_duration_secs\x18\x05 \x01(\r\x12\x1f\n\x17heartbeat_interval_secs\x18\x06 \x01(\r\x12\x1a\n\x12idle_interval_secs\x18\x07 \x01(\r\"8\n\x0cPoolSnapshot\x12(\n\x05pools\x18\x01 \x03(\x0b\x32\x19.global_discovery.v1.Pool\"\x96\x01\n\x0bPoolChanges\x12(\n\x05pools\x18\x01 \x03(\x0b\x32\x19.global_discovery.v1.Pool\x12-\n\x07removed\x18\x02 \x03(\x0b\x32\x1c.global_discovery.v1.PoolKey\x12.\n\x08unlisted\x18\x03 \x03(\x0b\x32\x1c.global_discovery.v1.PoolKey\"\x06\n\x04Idle\";\n\x12ListRoutersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"\x97\x01\n\x13ListRoutersResponse\x12,\n\x07routers\x18\x01 \x03(\x0b\x32\x1b.global_discovery.v1.Router\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x10\n\x08position\x18\x03 \x01(\t\x12\'\n\x04mark\x18\x04 \x01(\x0b\x32\x19.global_discovery.v1.Mark\"C\n\x13WatchRoutersRequest\x12\x10\n\x08position\x18\x01 \x01(\t\x12\x1a\n\x12idle_interval_secs\x18\x02 \x01(\r\"\xa8\x02\n\x14WatchRoutersResponse\x12\x31\n\x06server\x18\x01 \x01(\x0b\x32\x1f.global_discovery.v1.ServerInfoH\x00\x12\x37\n\x08snapshot\x18\x02 \x01(\x0b\x32#.global_discovery.v1.RouterSnapshotH\x00\x12\x35\n\x07\x63hanges\x18\x03 \x01(\x0b\x32\".global_discovery.v1.RouterChangesH\x00\x12)\n\x04idle\x18\x04 \x01(\x0b\x32\x19.global_discovery.v1.IdleH\x00\x12\x10\n\x08position\x18\x05 \x01(\t\x12\'\n\x04mark\x18\x06 \x01(\x0b\x32\x19.global_discovery.v1.MarkB\x07\n\x05\x65vent\">\n\x0eRouterSnapshot\x12,\n\x07routers\x18\x01 \x03(\x0b\x32\x1b.global_discovery.v1.Router\"`\n\rRouterChanges\x12,\n\x07routers\x18\x01 \x03(\x0b\x32\x1b.global_discovery.v1.Router\x12\x0f\n\x07removed\x18\x02 \x03(\t\x12\x10\n\x08unlisted\x18\x03 \x03(\t\"?\n\x12\x45xplainPoolRequest\x12)\n\x03key\x18\x01 \x01(\x0b\x32\x1c.global_discovery.v1.PoolKey\"\xdd\x03\n\x13\x45xplainPoolResponse\x12)\n\x03key\x18\x01 \x01(\x0b\x32\x1c.global_discovery.v1.PoolKey\x12-\n\x07verdict\x18\x02 \x01(\x0b\x32\x1c.global_discovery.v1.Finding\x12.\n\x08\x66indings\x18\x03 \x03(\x0b\x32\x1c.global_discovery.v1.Finding\x12\'\n\x04pool\x18\x04 \x01(\x0b\x32\x19.global_discovery.v1.Pool\x12;\n\x0cregistration\x18\x05 \x01(\x0b\x32%.global_discovery.v1.RegistrationSide\x12/\n\x06slices\x18\x06 \x01(\x0b\x32\x1f.global_discovery.v1.SlicesSide\x12\x32\n\x0bnear_misses\x18\x07 \x03(\x0b\x32\x1d.global_discovery.v1.NearMiss\x12\x17\n\x0fnear_misses_cut\x18\x08 \x01(\x08\x12\'\n\x04mark\x18\t \x01(\x0b\x32\x19.global_discovery.v1.Mark\x12/\n\x06server\x18\n \x01(\x0b\x32\x1f.global_discovery.v1.ServerInfo2\xad\x06\n\x14PoolDiscoveryService\x12\x63\n\x0cRegisterPool\x12(.global_discovery.v1.RegisterPoolRequest\x1a).global_discovery.v1.RegisterPoolResponse\x12]\n\nRenewPools\x12&.global_discovery.v1.RenewPoolsRequest\x1a\'.global_discovery.v1.RenewPoolsResponse\x12i\n\x0e\x44\x65registerPool\x12*.global_discovery.v1.DeregisterPoolRequest\x1a+.global_discovery.v1.DeregisterPoolResponse\x12Z\n\tListPools\x12%.global_discovery.v1.ListPoolsRequest\x1a&.global_discovery.v1.ListPoolsResponse\x12_\n\nWatchPools\x12&.global_discovery.v1.WatchPoolsRequest\x1a\'.global_discovery.v1.WatchPoolsResponse0\x01\x12`\n\x0bListRouters\x12\'.global_discovery.v1.ListRoutersRequest\x1a(.global_discovery.v1.ListRoutersResponse\x12\x65\n\x0cWatchRouters\x12(.global_discovery.v1.WatchRoutersRequest\x1a).global_discovery.v1.WatchRoutersResponse0\x01\x12`\n\x0b\x45xplainPool\x12\'.global_discovery.v1.ExplainPoolRequest\x1a(.global_discovery.v1.ExplainPoolResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'global_discovery.v1.pool_discovery_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REGISTERPOOLREQUEST']._serialized_start=98
-  _globals['_REGISTERPOOLREQUEST']._serialized_end=234
-  _globals['_REGISTERPOOLRESPONSE']._serialized_start=236
-  _globals['_REGISTERPOOLRESPONSE']._serialized_end=338
-  _globals['_RENEWPOOLSREQUEST']._serialized_start=340
-  _globals['_RENEWPOOLSREQUEST']._serialized_end=378
-  _globals['_RENEWPOOLSRESPONSE']._serialized_start=381
-  _globals['_RENEWPOOLSRESPONSE']._serialized_end=547
-  _globals['_DEREGISTERPOOLREQUEST']._serialized_start=550
-  _globals['_DEREGISTERPOOLREQUEST']._serialized_end=688
-  _globals['_DEREGISTERPOOLRESPONSE']._serialized_start=690
-  _globals['_DEREGISTERPOOLRESPONSE']._serialized_end=736
-  _globals['_POOLFILTER']._serialized_start=738
-  _globals['_POOLFILTER']._serialized_end=824
-  _globals['_LISTPOOLSREQUEST']._serialized_start=826
-  _globals['_LISTPOOLSREQUEST']._serialized_end=932
-  _globals['_LISTPOOLSRESPONSE']._serialized_start=935
-  _globals['_LISTPOOLSRESPONSE']._serialized_end=1080
-  _globals['_WATCHPOOLSREQUEST']._serialized_start=1082
-  _globals['_WATCHPOOLSREQUEST']._serialized_end=1196
-  _globals['_WATCHPOOLSRESPONSE']._serialized_start=1199
-  _globals['_WATCHPOOLSRESPONSE']._serialized_end=1489
-  _globals['_SERVERINFO']._serialized_start=1492
-  _globals['_SERVERINFO']._serialized_end=1686
-  _globals['_POOLSNAPSHOT']._serialized_start=1688
-  _globals['_POOLSNAPSHOT']._serialized_end=1744
-  _globals['_POOLCHANGES']._serialized_start=1747
-  _globals['_POOLCHANGES']._serialized_end=1897
-  _globals['_IDLE']._serialized_start=1899
-  _globals['_IDLE']._serialized_end=1905
-  _globals['_LISTROUTERSREQUEST']._serialized_start=1907
-  _globals['_LISTROUTERSREQUEST']._serialized_end=1966
-  _globals['_LISTROUTERSRESPONSE']._serialized_start=1969
-  _globals['_LISTROUTERSRESPONSE']._serialized_end=2120
-  _globals['_WATCHROUTERSREQUEST']._serialized_start=2122
-  _globals['_WATCHROUTERSREQUEST']._serialized_end=2189
-  _globals['_WATCHROUTERSRESPONSE']._serialized_start=2192
-  _globals['_WATCHROUTERSRESPONSE']._serialized_end=2488
-  _globals['_ROUTERSNAPSHOT']._serialized_start=2490
-  _globals['_ROUTERSNAPSHOT']._serialized_end=2552
-  _globals['_ROUTERCHANGES']._serialized_start=2554
-  _globals['_ROUTERCHANGES']._serialized_end=2650
-  _globals['_POOLDISCOVERYSERVICE']._serialized_start=2653
-  _globals['_POOLDISCOVERYSERVICE']._serialized_end=3368
+  _globals['_REGISTERPOOLREQUEST']._serialized_start=137
+  _globals['_REGISTERPOOLREQUEST']._serialized_end=273
+  _globals['_REGISTERPOOLRESPONSE']._serialized_start=275
+  _globals['_REGISTERPOOLRESPONSE']._serialized_end=377
+  _globals['_RENEWPOOLSREQUEST']._serialized_start=379
+  _globals['_RENEWPOOLSREQUEST']._serialized_end=417
+  _globals['_RENEWPOOLSRESPONSE']._serialized_start=420
+  _globals['_RENEWPOOLSRESPONSE']._serialized_end=586
+  _globals['_DEREGISTERPOOLREQUEST']._serialized_start=589
+  _globals['_DEREGISTERPOOLREQUEST']._serialized_end=727
+  _globals['_DEREGISTERPOOLRESPONSE']._serialized_start=729
+  _globals['_DEREGISTERPOOLRESPONSE']._serialized_end=775
+  _globals['_POOLFILTER']._serialized_start=777
+  _globals['_POOLFILTER']._serialized_end=863
+  _globals['_LISTPOOLSREQUEST']._serialized_start=865
+  _globals['_LISTPOOLSREQUEST']._serialized_end=971
+  _globals['_LISTPOOLSRESPONSE']._serialized_start=974
+  _globals['_LISTPOOLSRESPONSE']._serialized_end=1119
+  _globals['_WATCHPOOLSREQUEST']._serialized_start=1121
+  _globals['_WATCHPOOLSREQUEST']._serialized_end=1235
+  _globals['_WATCHPOOLSRESPONSE']._serialized_start=1238
+  _globals['_WATCHPOOLSRESPONSE']._serialized_end=1528
+  _globals['_SERVERINFO']._serialized_start=1531
+  _globals['_SERVERINFO']._serialized_end=1725
+  _globals['_POOLSNAPSHOT']._serialized_start=1727
+  _globals['_POOLSNAPSHOT']._serialized_end=1783
+  _globals['_POOLCHANGES']._serialized_start=1786
+  _globals['_POOLCHANGES']._serialized_end=1936
+  _globals['_IDLE']._serialized_start=1938
+  _globals['_IDLE']._serialized_end=1944
+  _globals['_LISTROUTERSREQUEST']._serialized_start=1946
+  _globals['_LISTROUTERSREQUEST']._serialized_end=2005
+  _globals['_LISTROUTERSRESPONSE']._serialized_start=2008
+  _globals['_LISTROUTERSRESPONSE']._serialized_end=2159
+  _globals['_WATCHROUTERSREQUEST']._serialized_start=2161
+  _globals['_WATCHROUTERSREQUEST']._serialized_end=2228
+  _globals['_WATCHROUTERSRESPONSE']._serialized_start=2231
+  _globals['_WATCHROUTERSRESPONSE']._serialized_end=2527
+  _globals['_ROUTERSNAPSHOT']._serialized_start=2529
+  _globals['_ROUTERSNAPSHOT']._serialized_end=2591
+  _globals['_ROUTERCHANGES']._serialized_start=2593
+  _globals['_ROUTERCHANGES']._serialized_end=2689
+  _globals['_EXPLAINPOOLREQUEST']._serialized_start=2691
+  _globals['_EXPLAINPOOLREQUEST']._serialized_end=2754
+  _globals['_EXPLAINPOOLRESPONSE']._serialized_start=2757
+  _globals['_EXPLAINPOOLRESPONSE']._serialized_end=3234
+  _globals['_POOLDISCOVERYSERVICE']._serialized_start=3237
+  _globals['_POOLDISCOVERYSERVICE']._serialized_end=4050
 # @@protoc_insertion_point(module_scope)

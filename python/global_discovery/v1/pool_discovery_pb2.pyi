@@ -39,6 +39,7 @@ call at most 8 KiB.
 """
 
 from collections import abc as _abc
+from global_discovery.v1 import explanation_pb2 as _explanation_pb2
 from global_discovery.v1 import pool_pb2 as _pool_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -67,7 +68,8 @@ class RegisterPoolRequest(_message.Message):
     relay_id: _builtins.str
     """Which relay is speaking; at most 128 bytes of printable ASCII. Optional,
     and worth giving: it must differ between the relays of one pool and stay
-    the same when one of them restarts. Never listed.
+    the same when one of them restarts. Never listed;
+    ExplainPool shows it.
     """
     lease_id: _builtins.str
     """The id of the last answer, at most 64 bytes. It names one incarnation of a
@@ -830,3 +832,105 @@ class RouterChanges(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RouterChanges: _TypeAlias = RouterChanges  # noqa: Y015
+
+@_typing.final
+class ExplainPoolRequest(_message.Message):
+    """See ExplainPool."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def key(self) -> _pool_pb2.PoolKey:
+        """Required."""
+
+    def __init__(
+        self,
+        *,
+        key: _pool_pb2.PoolKey | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainPoolRequest: _TypeAlias = ExplainPoolRequest  # noqa: Y015
+
+@_typing.final
+class ExplainPoolResponse(_message.Message):
+    """See ExplainPool."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    VERDICT_FIELD_NUMBER: _builtins.int
+    FINDINGS_FIELD_NUMBER: _builtins.int
+    POOL_FIELD_NUMBER: _builtins.int
+    REGISTRATION_FIELD_NUMBER: _builtins.int
+    SLICES_FIELD_NUMBER: _builtins.int
+    NEAR_MISSES_FIELD_NUMBER: _builtins.int
+    NEAR_MISSES_CUT_FIELD_NUMBER: _builtins.int
+    MARK_FIELD_NUMBER: _builtins.int
+    SERVER_FIELD_NUMBER: _builtins.int
+    near_misses_cut: _builtins.bool
+    """Whether more may resemble it: not everything was looked at, or told."""
+    @_builtins.property
+    def key(self) -> _pool_pb2.PoolKey:
+        """The key that was asked for."""
+
+    @_builtins.property
+    def verdict(self) -> _explanation_pb2.Finding:
+        """Why the pool is listed, or the first reason why it is not."""
+
+    @_builtins.property
+    def findings(self) -> _containers.RepeatedCompositeFieldContainer[_explanation_pb2.Finding]:
+        """What else is missing or odd; empty when nothing is."""
+
+    @_builtins.property
+    def pool(self) -> _pool_pb2.Pool:
+        """The pool as it is listed; absent when it is not, and only then."""
+
+    @_builtins.property
+    def registration(self) -> _explanation_pb2.RegistrationSide:
+        """What the registrations know of it."""
+
+    @_builtins.property
+    def slices(self) -> _explanation_pb2.SlicesSide:
+        """What the imported slices show of it. In the modes `mcs` and `karmada` only."""
+
+    @_builtins.property
+    def near_misses(self) -> _containers.RepeatedCompositeFieldContainer[_explanation_pb2.NearMiss]:
+        """What resembles the key, the most telling first, at most 10. Empty when the
+        pool is listed.
+        """
+
+    @_builtins.property
+    def mark(self) -> _pool_pb2.Mark:
+        """How far the view can be trusted."""
+
+    @_builtins.property
+    def server(self) -> Global___ServerInfo:
+        """Who answers; its `idle_interval_secs` is not set."""
+
+    def __init__(
+        self,
+        *,
+        key: _pool_pb2.PoolKey | None = ...,
+        verdict: _explanation_pb2.Finding | None = ...,
+        findings: _abc.Iterable[_explanation_pb2.Finding] | None = ...,
+        pool: _pool_pb2.Pool | None = ...,
+        registration: _explanation_pb2.RegistrationSide | None = ...,
+        slices: _explanation_pb2.SlicesSide | None = ...,
+        near_misses: _abc.Iterable[_explanation_pb2.NearMiss] | None = ...,
+        near_misses_cut: _builtins.bool = ...,
+        mark: _pool_pb2.Mark | None = ...,
+        server: Global___ServerInfo | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "mark", b"mark", "pool", b"pool", "registration", b"registration", "server", b"server", "slices", b"slices", "verdict", b"verdict"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["findings", b"findings", "key", b"key", "mark", b"mark", "near_misses", b"near_misses", "near_misses_cut", b"near_misses_cut", "pool", b"pool", "registration", b"registration", "server", b"server", "slices", b"slices", "verdict", b"verdict"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainPoolResponse: _TypeAlias = ExplainPoolResponse  # noqa: Y015

@@ -70,6 +70,11 @@ class PoolDiscoveryServiceStub:
                 request_serializer=global__discovery_dot_v1_dot_pool__discovery__pb2.WatchRoutersRequest.SerializeToString,
                 response_deserializer=global__discovery_dot_v1_dot_pool__discovery__pb2.WatchRoutersResponse.FromString,
                 _registered_method=True)
+        self.ExplainPool = channel.unary_unary(
+                '/global_discovery.v1.PoolDiscoveryService/ExplainPool',
+                request_serializer=global__discovery_dot_v1_dot_pool__discovery__pb2.ExplainPoolRequest.SerializeToString,
+                response_deserializer=global__discovery_dot_v1_dot_pool__discovery__pb2.ExplainPoolResponse.FromString,
+                _registered_method=True)
 
 
 class PoolDiscoveryServiceServicer:
@@ -195,6 +200,20 @@ class PoolDiscoveryServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExplainPool(self, request, context):
+        """Says why a pool is listed or not, for an operator: what each side knows of
+        its key, what is missing, and what to do about it. A key that nobody knows
+        is answered too, with what resembles it; it is never NOT_FOUND.
+
+        It tells what the instance that answers knows. With a store of its own, and
+        for shares that ended, that is not what another instance knows.
+
+        Only other pools that the caller may read are named.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PoolDiscoveryServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -232,6 +251,11 @@ def add_PoolDiscoveryServiceServicer_to_server(servicer, server):
                     servicer.WatchRouters,
                     request_deserializer=global__discovery_dot_v1_dot_pool__discovery__pb2.WatchRoutersRequest.FromString,
                     response_serializer=global__discovery_dot_v1_dot_pool__discovery__pb2.WatchRoutersResponse.SerializeToString,
+            ),
+            'ExplainPool': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainPool,
+                    request_deserializer=global__discovery_dot_v1_dot_pool__discovery__pb2.ExplainPoolRequest.FromString,
+                    response_serializer=global__discovery_dot_v1_dot_pool__discovery__pb2.ExplainPoolResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -424,6 +448,33 @@ class PoolDiscoveryService:
             '/global_discovery.v1.PoolDiscoveryService/WatchRouters',
             global__discovery_dot_v1_dot_pool__discovery__pb2.WatchRoutersRequest.SerializeToString,
             global__discovery_dot_v1_dot_pool__discovery__pb2.WatchRoutersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainPool(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/global_discovery.v1.PoolDiscoveryService/ExplainPool',
+            global__discovery_dot_v1_dot_pool__discovery__pb2.ExplainPoolRequest.SerializeToString,
+            global__discovery_dot_v1_dot_pool__discovery__pb2.ExplainPoolResponse.FromString,
             options,
             channel_credentials,
             insecure,

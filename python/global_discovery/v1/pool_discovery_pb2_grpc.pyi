@@ -157,6 +157,16 @@ class PoolDiscoveryServiceStub:
     """Lists the routers, sorted by id, in pages. As ListPools, without filters."""
     WatchRouters: _grpc.UnaryStreamMultiCallable[_pool_discovery_pb2.WatchRoutersRequest, _pool_discovery_pb2.WatchRoutersResponse]
     """Streams the routers. As WatchPools, without filters."""
+    ExplainPool: _grpc.UnaryUnaryMultiCallable[_pool_discovery_pb2.ExplainPoolRequest, _pool_discovery_pb2.ExplainPoolResponse]
+    """Says why a pool is listed or not, for an operator: what each side knows of
+    its key, what is missing, and what to do about it. A key that nobody knows
+    is answered too, with what resembles it; it is never NOT_FOUND.
+
+    It tells what the instance that answers knows. With a store of its own, and
+    for shares that ended, that is not what another instance knows.
+
+    Only other pools that the caller may read are named.
+    """
 
 @_typing.type_check_only
 class PoolDiscoveryServiceAsyncStub(PoolDiscoveryServiceStub):
@@ -252,6 +262,16 @@ class PoolDiscoveryServiceAsyncStub(PoolDiscoveryServiceStub):
     """Lists the routers, sorted by id, in pages. As ListPools, without filters."""
     WatchRouters: _aio.UnaryStreamMultiCallable[_pool_discovery_pb2.WatchRoutersRequest, _pool_discovery_pb2.WatchRoutersResponse]  # type: ignore[assignment]
     """Streams the routers. As WatchPools, without filters."""
+    ExplainPool: _aio.UnaryUnaryMultiCallable[_pool_discovery_pb2.ExplainPoolRequest, _pool_discovery_pb2.ExplainPoolResponse]  # type: ignore[assignment]
+    """Says why a pool is listed or not, for an operator: what each side knows of
+    its key, what is missing, and what to do about it. A key that nobody knows
+    is answered too, with what resembles it; it is never NOT_FOUND.
+
+    It tells what the instance that answers knows. With a store of its own, and
+    for shares that ended, that is not what another instance knows.
+
+    Only other pools that the caller may read are named.
+    """
 
 class PoolDiscoveryServiceServicer(metaclass=_abc_1.ABCMeta):
     """Registers pools and tells which exist."""
@@ -386,5 +406,21 @@ class PoolDiscoveryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_pool_discovery_pb2.WatchRoutersResponse], _abc.AsyncIterator[_pool_discovery_pb2.WatchRoutersResponse]]:
         """Streams the routers. As WatchPools, without filters."""
+
+    @_abc_1.abstractmethod
+    def ExplainPool(
+        self,
+        request: _pool_discovery_pb2.ExplainPoolRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_pool_discovery_pb2.ExplainPoolResponse, _abc.Awaitable[_pool_discovery_pb2.ExplainPoolResponse]]:
+        """Says why a pool is listed or not, for an operator: what each side knows of
+        its key, what is missing, and what to do about it. A key that nobody knows
+        is answered too, with what resembles it; it is never NOT_FOUND.
+
+        It tells what the instance that answers knows. With a store of its own, and
+        for shares that ended, that is not what another instance knows.
+
+        Only other pools that the caller may read are named.
+        """
 
 def add_PoolDiscoveryServiceServicer_to_server(servicer: PoolDiscoveryServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -139,6 +139,11 @@ class View(Generic[T]):
         """How many values are listed."""
         return len(self._entries)
 
+    def get(self, key: Hashable) -> T | None:
+        """The value of a key, as of the newest position; None when it is not listed."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.value
+
     @property
     def sequence(self) -> int:
         """The newest position; grows with every change."""

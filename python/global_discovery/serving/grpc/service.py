@@ -21,6 +21,7 @@ from global_discovery.serving import wire
 from global_discovery.serving.byte_cache import ByteCache
 from global_discovery.serving.caller import HEADER, Callers, grpc_peer_address
 from global_discovery.serving.core import Core
+from global_discovery.serving.explanation_wire import explanation_response
 from global_discovery.serving.grpc import errors
 from global_discovery.serving.log import log_internal_error
 from global_discovery.serving.metrics import CallMetrics
@@ -71,6 +72,7 @@ class PoolDiscovery:
             "DeregisterPool": (pb.DeregisterPoolRequest, self._deregister_pool),
             "ListPools": (pb.ListPoolsRequest, self._list_pools),
             "ListRouters": (pb.ListRoutersRequest, self._list_routers),
+            "ExplainPool": (pb.ExplainPoolRequest, self._explain_pool),
         }
         streams: dict[str, tuple[type[Message], Callable[[Any, Context], Awaitable[None]]]] = {
             "WatchPools": (pb.WatchPoolsRequest, self._watch_pools),
@@ -200,6 +202,12 @@ class PoolDiscovery:
             self._core.router_pages, self._core.routers, NoFilter(), request, wire.router_field
         )
 
+    async def _explain_pool(self, request: pb.ExplainPoolRequest, context: Context) -> bytes:
+        del context
+        explanation = self._core.explain(_key(request.key))
+        server = self._server_info()
+        return explanation_response(explanation, server).SerializeToString()
+
     # -- streams -------------------------------------------------------------
 
     async def _watch_pools(self, request: pb.WatchPoolsRequest, context: Context) -> None:
@@ -225,7 +233,8 @@ class PoolDiscovery:
         sequence = _resume(fanout.view, request.position, wanted)
         watcher = fanout.open(wanted, sequence, idle_seconds)
         try:
-            await context.write(self._server_info(idle_seconds))
+            server = self._server_info(idle_seconds)
+            await context.write(pb.WatchPoolsResponse(server=server).SerializeToString())
             await _follow(watcher, context)
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -235,9 +244,9 @@ class PoolDiscovery:
         finally:
             watcher.close()
 
-    def _server_info(self, idle_seconds: int) -> bytes:
+    def _server_info(self, idle_seconds: int = 0) -> pb.ServerInfo:
         settings = self._core.settings
-        server = pb.ServerInfo(
+        return pb.ServerInfo(
             instance_id=settings.instance_id,
             version=settings.version,
             pool_discovery=settings.pool_discovery,
@@ -246,7 +255,6 @@ class PoolDiscovery:
             heartbeat_interval_secs=settings.terms.heartbeat_interval,
             idle_interval_secs=idle_seconds,
         )
-        return pb.WatchPoolsResponse(server=server).SerializeToString()
 
 
 async def _follow(watcher: Watcher[Any], context: Context) -> None:
