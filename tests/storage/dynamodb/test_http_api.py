@@ -5,8 +5,9 @@ import email.utils
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+import botocore.exceptions
 import pytest
-from aiobotocore.credentials import AioCredentials
+from aiobotocore.credentials import AioCredentials, AioDeferredRefreshableCredentials
 from aiohttp import web
 
 from global_discovery.domain.clock import SystemClock
@@ -252,3 +253,26 @@ async def test_a_proxy_of_the_environment_is_used_unless_the_host_is_exempt(
     await direct.call("Query", {})
     assert len(server.requests) == 2
     await direct.close()
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        RuntimeError("the refreshed credentials are still expired"),
+        botocore.exceptions.ClientError({"Error": {"Code": "AccessDenied"}}, "AssumeRole"),
+    ],
+)
+async def test_credentials_that_cannot_be_renewed_are_a_failed_call(problem: Exception) -> None:
+    async def refuse() -> dict[str, str]:
+        raise problem
+
+    api = HttpDynamoDB(
+        endpoint="http://127.0.0.1:1",
+        region="eu-west-1",
+        credentials=AioDeferredRefreshableCredentials(refuse, "assume-role"),
+        clock=SystemClock(),
+        call_seconds=30.0,
+    )
+    with pytest.raises(Unreachable, match="no credentials"):
+        await api.call("Query", {})
+    await api.close()

@@ -116,7 +116,7 @@ class HttpDynamoDB:
     async def _keys(self) -> Keys:
         try:
             frozen = await self._credentials.get_frozen_credentials()
-        except (BotoCoreError, aiohttp.ClientError, OSError) as error:
+        except Exception as error:  # providers raise what they like, and none may end the service
             raise Unreachable(f"no credentials: {error}") from error
         return Keys(frozen.access_key, frozen.secret_key, frozen.token or "")
 
