@@ -567,3 +567,62 @@ async def test_a_renewal_does_not_bring_an_older_content_back(world: World) -> N
 
 async def passed(operation: str, request: Mapping[str, Any]) -> None:
     del operation, request
+
+
+@pytest.mark.parametrize("noticed", [0.0, 2.5])
+@pytest.mark.parametrize("who", ["a", "b"])
+async def test_what_was_deleted_from_the_table_is_written_again_by_its_next_renewal(
+    world: World, who: str, noticed: float
+) -> None:
+    table = FakeDynamoDB()
+    replicas = {name: await world.add(table, name=name) for name in "ab"}
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(replicas["a"]))
+    await world.advance(2.5)  # the other one read it
+    table.items.clear()
+    await world.advance(noticed)
+    here = replicas[who]
+    assert (await world.call(here.registrar.renew([relay.lease_id]))).not_stored == []
+    (again,) = table.of("s#")
+    assert again["l"]["S"] == relay.lease_id
+    late = await world.add(table, name="late")
+    assert listed(late) == {KEY: "m"}, "its content is there again too"
+
+
+async def test_a_table_that_is_away_for_long_and_returns_empty_is_filled_by_renewals(
+    world: World,
+) -> None:
+    table = FakeDynamoDB()
+    ways = [table.seen_through() for _ in "ab"]
+    a, b = [await world.add(way, name=name) for way, name in zip(ways, "ab", strict=True)]
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    await world.advance(2.5)
+
+    async def cut(operation: str, request: Mapping[str, Any]) -> None:
+        raise Unreachable(f"{operation}: {len(request)}")
+
+    for way in ways:
+        way.before = cut
+    for _ in range(60):
+        await world.call(b.registrar.renew([relay.lease_id]))
+        await world.advance(2)
+    table.items.clear()
+    for way in ways:
+        way.before = passed
+    await world.advance(2.5)
+    assert (await world.call(b.registrar.renew([relay.lease_id]))).not_stored == []
+    assert len(table.of("s#")) == 1
+
+
+async def test_what_is_written_again_replaces_no_newer_incarnation(world: World) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    relay, legacy = Relay(KEY), Relay(KEY)
+    assert await world.call(relay.beat(a))
+    for gone in table.of("s#"):
+        del table.items[gone["pk"]["S"], gone["sk"]["S"]]
+    await world.advance(2.5)
+    assert await world.call(legacy.beat(b))
+    assert await a.store.renew([relay.lease_id]) == [relay.lease_id]
+    assert [item["l"]["S"] for item in table.of("s#")] == [legacy.lease_id]

@@ -52,6 +52,7 @@ class Sighting:
         "seen",
         "tickets",
         "unsaved",
+        "wanted",
         "wrote",
     )
 
@@ -76,6 +77,8 @@ class Sighting:
         """What this process last had to write of it; None once another incarnation took over."""
         self.unsaved = False
         """Whether that was heard and could not be written yet."""
+        self.wanted = float("-inf")
+        """When a call last wanted it written, or when it was missed in the table."""
         self.replaced: tuple[str, ...] = ()
         """The last lease ids that this process replaced by newer ones."""
         self.lock = asyncio.Lock()
@@ -211,6 +214,7 @@ class Sightings:
             self.by_lease.pop(wrote.lease_id, None)  # never stored, and never will be
         sighting.wrote = share
         sighting.unsaved = True
+        sighting.wanted = self._clock.monotonic()
         self.by_lease[share.lease_id] = sighting
 
     def place_of(self, lease_id: str) -> Place | None:
@@ -240,8 +244,9 @@ class Sightings:
         sighting.looked_at = looked_at
 
     def holds_nothing(self, sighting: Sighting, *, looked_at: float) -> None:
-        """The table has no such item."""
+        """The table has no such item, and perhaps no content item either."""
         sighting.renewal = None
+        sighting.content_expires = 0.0
         sighting.looked_at = looked_at
 
     def _see_tombstone(self, pk: str, item: Item) -> None:
@@ -339,11 +344,17 @@ class Sightings:
         return list(islice(over, most))
 
     def _forget(self, sighting: Sighting, began: float) -> None:
-        if sighting.renewal is not None:
-            self.by_lease.pop(sighting.renewal.lease_id, None)
+        """It is not in the table. For ten leases it is known what the next renewal must write."""
+        renewal, wrote = sighting.renewal, sighting.wrote or self.share_of(sighting)
+        if renewal is not None:
+            self.by_lease.pop(renewal.lease_id, None)
+            sighting.wanted = began
         self.untold.pop(sighting.place.sk, None)
-        if sighting.wrote is not None and began - sighting.looked_at < 10 * sighting.wrote.granted:
-            self.holds_nothing(sighting, looked_at=sighting.looked_at)
-            self.by_lease[sighting.wrote.lease_id] = sighting
+        if wrote is not None and began - sighting.wanted < 10 * wrote.granted:
+            sighting.wrote = wrote
+            self.holds_nothing(sighting, looked_at=began)
+            self.by_lease[wrote.lease_id] = sighting
         else:
+            if wrote is not None:
+                self.by_lease.pop(wrote.lease_id, None)
             del self.shares[sighting.place.sk]
