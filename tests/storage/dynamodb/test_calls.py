@@ -626,3 +626,25 @@ async def test_what_is_written_again_replaces_no_newer_incarnation(world: World)
     assert await world.call(legacy.beat(b))
     assert await a.store.renew([relay.lease_id]) == [relay.lease_id]
     assert [item["l"]["S"] for item in table.of("s#")] == [legacy.lease_id]
+
+
+async def test_a_read_that_meets_a_change_being_written_here_casts_no_doubt(world: World) -> None:
+    table = FakeDynamoDB()
+    way = table.seen_through()
+    a, b = await world.add(way, name="a"), await world.add(table, name="b")
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(b))
+    await world.advance(2.5)
+    relay.model = "older"
+    assert await world.call(relay.beat(b))
+    gate = Gate(way, "BatchGetItem")
+    refreshing = asyncio.create_task(a.store.refresh())
+    await world.settle()
+    assert gate.waiting == 1, "it asks for the older content"
+    relay.model = "changed"
+    assert await relay.beat(a)
+    gate.open.set()
+    await refreshing
+    assert a.store.state().reasons == frozenset()
+    await world.advance(2.5)
+    assert listed(a) == listed(b) == {KEY: "changed"}

@@ -44,6 +44,7 @@ class Sighting:
         "kept",
         "lock",
         "looked_at",
+        "missing",
         "place",
         "renewal",
         "replaced",
@@ -71,6 +72,8 @@ class Sighting:
         self.said: Said | None = None
         self.said_hash = ""
         """Which content item `said` is."""
+        self.missing = ""
+        """Which content item was asked for last, and was not there or damaged."""
         self.content_expires = 0.0
         """Until when TTL leaves that item alone; wall time."""
         self.wrote: StoredShare | None = None
@@ -265,13 +268,19 @@ class Sightings:
             place, self._clock.monotonic(), remember, self._reading, written_here
         )
 
+    @staticmethod
+    def said_here(sighting: Sighting, share: StoredShare, content_hash: str) -> None:
+        """The share says what this process stored."""
+        sighting.said = Said(share.key, share.identity, share.relays, share.content)
+        sighting.said_hash, sighting.missing = content_hash, ""
+
     def take_content(
         self, sighting: Sighting, content_hash: str, said: Said, *, expires: float
     ) -> bool:
         """The share said this; whether that can be: not of another share than the one there."""
         if place_of(said.key, said.identity) != sighting.place:
             return False
-        sighting.said, sighting.said_hash = said, content_hash
+        sighting.said, sighting.said_hash, sighting.missing = said, content_hash, ""
         sighting.content_expires = expires
         return True
 
@@ -309,11 +318,17 @@ class Sightings:
         return max(sighting.seen + sighting.renewal.granted - self._clock.monotonic(), 0.0)
 
     def forget_untold(self) -> bool:
-        """Forgets news of what lives no more; whether some is left that does."""
+        """Forgets news of what lives no more; whether some is left whose content is missing.
+
+        What changed since its content was asked for is the next read's.
+        """
         for sk, sighting in list(self.untold.items()):
             if self.remaining(sighting) <= 0:
                 del self.untold[sk]
-        return bool(self.untold)
+        return any(
+            sighting.renewal is not None and sighting.missing == sighting.renewal.content_hash
+            for sighting in self.untold.values()
+        )
 
     def end_read(self, number: int, *, began: float) -> None:
         """That read was complete: what it did not find is not in the table."""

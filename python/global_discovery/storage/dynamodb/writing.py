@@ -21,7 +21,6 @@ from global_discovery.storage.dynamodb.items import (
     KEPT_SECONDS,
     TOMBSTONE,
     Renewal,
-    Said,
     Texts,
     Unreadable,
     content_item,
@@ -266,6 +265,8 @@ class Writer:
             )
 
         written = await self._write(sighting, following, until)
+        if written.content_hash == content_hash:  # a read may have brought the older one meanwhile
+            self._sightings.said_here(sighting, share, content_hash)
         if sighting.wrote is share and written.content_hash == content_hash:
             sighting.wrote = share._replace(number=written.number)
             sighting.unsaved = False
@@ -319,8 +320,7 @@ class Writer:
         texts = texts_of(share)
         content_hash = texts.content_hash
         await self._put_content(sighting, content_hash, texts, until)
-        sighting.said = Said(share.key, share.identity, share.relays, share.content)
-        sighting.said_hash = content_hash
+        self._sightings.said_here(sighting, share, content_hash)
         return content_hash
 
     def _lasts(self, sighting: Sighting) -> bool:
