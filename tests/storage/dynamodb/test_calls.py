@@ -14,7 +14,7 @@ from global_discovery.domain.events import Event, ignore
 from global_discovery.domain.lease import Heartbeat, Withdrawal
 from global_discovery.domain.pool import PoolKey, Registration
 from global_discovery.storage.dynamodb.api import Throttled, Unreachable
-from global_discovery.storage.dynamodb.health import Health
+from global_discovery.storage.dynamodb.health import STEADY_SECONDS, Health
 from global_discovery.storage.dynamodb.items import partition_of
 from global_discovery.storage.dynamodb.retrying import LONGEST_DELAY_SECONDS, Retrying
 from global_discovery.storage.dynamodb.store import DynamoDBStore
@@ -437,9 +437,8 @@ def test_a_newest_read_that_began_longer_ago_than_the_bound_makes_it_unreadable(
 
 def test_one_failure_is_told_once_and_so_is_its_end() -> None:
     events: list[Event] = []
-    health = Health(
-        clock=FakeClock(), refresh_period=1.0, report=lambda event, **_: events.append(event)
-    )
+    clock = FakeClock()
+    health = Health(clock=clock, refresh_period=1.0, report=lambda event, **_: events.append(event))
     for what in ("read", "write", "read"):
         health.fails(what, Unreachable("cut"))
     assert health.state().failures == 1
@@ -447,9 +446,30 @@ def test_one_failure_is_told_once_and_so_is_its_end() -> None:
     assert health.state().failing
     health.works("write")
     assert not health.state().failing
-    assert events.count(Event.STORE_WORKS_AGAIN) == 1
+    assert events == [Event.STORE_FAILING] * 2
+    clock.advance(STEADY_SECONDS)
+    health.works("read")
+    health.works("read")
+    assert events == [Event.STORE_FAILING] * 2 + [Event.STORE_WORKS_AGAIN]
     health.fails("write", Unreachable("cut"))
     assert health.state().failures == 2
+
+
+def test_writes_that_fail_and_work_in_turn_are_one_failure() -> None:
+    events: list[Event] = []
+    clock = FakeClock()
+    health = Health(clock=clock, refresh_period=1.0, report=lambda event, **_: events.append(event))
+    for _ in range(100):
+        health.fails("write", Unreachable("throttled"))
+        assert health.state().failing
+        clock.advance(STEADY_SECONDS / 2)
+        health.works("write")
+        assert not health.state().failing
+    assert events == [Event.STORE_FAILING]
+    assert health.state().failures == 1
+    clock.advance(STEADY_SECONDS)
+    health.works("write")
+    assert events == [Event.STORE_FAILING, Event.STORE_WORKS_AGAIN]
 
 
 async def test_of_changes_that_did_not_know_of_each_other_the_later_one_counts(
