@@ -309,6 +309,7 @@ class Sightings:
             content=said.content,
             relays=said.relays,
             registered_time=renewal.registered_time,
+            sequence=renewal.sequence,
         )
 
     def remaining(self, sighting: Sighting) -> float:

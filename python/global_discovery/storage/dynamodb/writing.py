@@ -262,6 +262,7 @@ class Writer:
                 number=number,
                 renewed_time=self._clock.wall(),
                 registered_time=share.registered_time,
+                sequence=share.sequence,
             )
 
         written = await self._write(sighting, following, until)
