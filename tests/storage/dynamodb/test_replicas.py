@@ -399,6 +399,28 @@ async def test_a_late_call_changes_nothing_at_another_replica_either(world: Worl
     assert [listed(each) for each in (a, b, c)] == [{KEY: "m"}] * 3, "it counts anew"
 
 
+async def test_of_callers_that_cannot_be_told_apart_the_last_one_counts_at_whatever_replica(
+    world: World,
+) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    one, other = Relay(KEY), Relay(KEY)
+    other.model = "other"
+    assert await world.call(one.beat(a))
+    assert await world.call(other.beat(b))
+    await world.advance(2.5)
+    for _ in range(3):  # each replica still believes what its own caller said before
+        one.lease_id = other.lease_id = ""
+        assert await world.call(one.beat(a))
+        assert await world.call(other.beat(b))
+        await world.advance(2.5)
+        assert listed(a) == listed(b) == {KEY: "other"}
+    one.lease_id = ""
+    assert await world.call(one.beat(a))
+    await world.advance(2.5)
+    assert listed(a) == listed(b) == {KEY: "m"}
+
+
 async def passed(operation: str, request: Mapping[str, Any]) -> None:
     del operation, request
 

@@ -238,7 +238,7 @@ class Writer:
     ) -> None:
         """Raises Vanished where `before` should be and nothing is."""
         begins = said_now if before is None else before.lease_id != share.lease_id
-        changes = said_now and (before is None or share.number > before.number)
+        changes = said_now and (before is None or begins or share.number > before.number)
         content_hash = await self._keep_content(sighting, share, until)
 
         def following(old: Renewal | None) -> Renewal:
