@@ -3,6 +3,7 @@
 import asyncio
 import email.utils
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import botocore.exceptions
@@ -18,7 +19,12 @@ from global_discovery.storage.dynamodb.api import (
     Throttled,
     Unreachable,
 )
-from global_discovery.storage.dynamodb.http_api import HttpDynamoDB, connect
+from global_discovery.storage.dynamodb.http_api import (
+    QUIET_SECONDS,
+    HttpDynamoDB,
+    Seldom,
+    connect,
+)
 from support.clock import EPOCH, FakeClock
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -276,3 +282,12 @@ async def test_credentials_that_cannot_be_renewed_are_a_failed_call(problem: Exc
     with pytest.raises(Unreachable, match="no credentials"):
         await api.call("Query", {})
     await api.close()
+
+
+def test_what_the_provider_of_credentials_logs_with_each_call_is_passed_on_seldom() -> None:
+    clock = FakeClock()
+    seldom = Seldom(clock)
+    line = logging.makeLogRecord({"msg": "refreshing failed"})
+    assert [seldom.filter(line) for _ in range(3)] == [True, False, False]
+    clock.advance(QUIET_SECONDS)
+    assert seldom.filter(line)
