@@ -4,6 +4,7 @@ import asyncio
 import os
 import sqlite3
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -277,6 +278,41 @@ async def test_a_file_that_was_deleted_is_begun_anew_with_all_that_is_live(path:
         assert life.listed == dict.fromkeys(keys(3)[:2], "m")
         with pytest.raises(LeaseWithdrawn):
             await life.register(keys(3)[2], lease_id=lease)
+
+
+@pytest.mark.parametrize("ending", ["", "-wal"])
+@pytest.mark.parametrize("hurt", [os.unlink, lambda file: os.truncate(file, 0)])
+async def test_a_file_or_log_that_was_deleted_or_cut_off_is_noticed_with_the_next_write(
+    path: Path, ending: str, hurt: Callable[[str], None]
+) -> None:
+    async with sqlite_life(path, FakeClock(), killed=True) as life:
+        for key in keys(3):
+            await life.register(key)
+        hurt(f"{path}{ending}")
+        await life.store.flush()
+        assert life.store.state().failing
+        await life.store.flush()
+        assert not life.store.state().failing
+        await life.register(keys(4)[3])
+        await life.store.flush()
+        assert not life.store.state().failing
+    async with sqlite_life(path, FakeClock()) as life:
+        assert life.listed == dict.fromkeys(keys(4), "m")
+
+
+async def test_a_file_that_is_reached_through_a_link_is_watched_all_the_same(path: Path) -> None:
+    link = path.with_name("link.db")
+    link.symlink_to(path)
+    async with sqlite_life(link, FakeClock(), killed=True) as life:
+        await life.register()
+        await life.store.flush()
+        assert not life.store.state().failing
+        os.unlink(f"{path}-wal")  # noqa: PTH108 - nothing blocks here
+        await life.store.flush()
+        assert life.store.state().failing
+        await life.store.flush()
+    async with sqlite_life(path, FakeClock()) as life:
+        assert life.listed == {KEY: "m"}
 
 
 async def test_a_file_that_was_replaced_by_garbage_is_put_aside(path: Path) -> None:

@@ -14,7 +14,7 @@ from global_discovery.domain.events import Event, ignore
 from global_discovery.domain.lease import Heartbeat, Withdrawal
 from global_discovery.domain.pool import PoolKey, Registration
 from global_discovery.storage.dynamodb.api import Throttled, Unreachable
-from global_discovery.storage.dynamodb.health import Health
+from global_discovery.storage.dynamodb.health import STEADY_SECONDS, Health
 from global_discovery.storage.dynamodb.items import partition_of
 from global_discovery.storage.dynamodb.retrying import LONGEST_DELAY_SECONDS, Retrying
 from global_discovery.storage.dynamodb.store import DynamoDBStore
@@ -437,9 +437,8 @@ def test_a_newest_read_that_began_longer_ago_than_the_bound_makes_it_unreadable(
 
 def test_one_failure_is_told_once_and_so_is_its_end() -> None:
     events: list[Event] = []
-    health = Health(
-        clock=FakeClock(), refresh_period=1.0, report=lambda event, **_: events.append(event)
-    )
+    clock = FakeClock()
+    health = Health(clock=clock, refresh_period=1.0, report=lambda event, **_: events.append(event))
     for what in ("read", "write", "read"):
         health.fails(what, Unreachable("cut"))
     assert health.state().failures == 1
@@ -447,9 +446,30 @@ def test_one_failure_is_told_once_and_so_is_its_end() -> None:
     assert health.state().failing
     health.works("write")
     assert not health.state().failing
-    assert events.count(Event.STORE_WORKS_AGAIN) == 1
+    assert events == [Event.STORE_FAILING] * 2
+    clock.advance(STEADY_SECONDS)
+    health.works("read")
+    health.works("read")
+    assert events == [Event.STORE_FAILING] * 2 + [Event.STORE_WORKS_AGAIN]
     health.fails("write", Unreachable("cut"))
     assert health.state().failures == 2
+
+
+def test_writes_that_fail_and_work_in_turn_are_one_failure() -> None:
+    events: list[Event] = []
+    clock = FakeClock()
+    health = Health(clock=clock, refresh_period=1.0, report=lambda event, **_: events.append(event))
+    for _ in range(100):
+        health.fails("write", Unreachable("throttled"))
+        assert health.state().failing
+        clock.advance(STEADY_SECONDS / 2)
+        health.works("write")
+        assert not health.state().failing
+    assert events == [Event.STORE_FAILING]
+    assert health.state().failures == 1
+    clock.advance(STEADY_SECONDS)
+    health.works("write")
+    assert events == [Event.STORE_FAILING, Event.STORE_WORKS_AGAIN]
 
 
 async def test_of_changes_that_did_not_know_of_each_other_the_later_one_counts(
@@ -567,3 +587,84 @@ async def test_a_renewal_does_not_bring_an_older_content_back(world: World) -> N
 
 async def passed(operation: str, request: Mapping[str, Any]) -> None:
     del operation, request
+
+
+@pytest.mark.parametrize("noticed", [0.0, 2.5])
+@pytest.mark.parametrize("who", ["a", "b"])
+async def test_what_was_deleted_from_the_table_is_written_again_by_its_next_renewal(
+    world: World, who: str, noticed: float
+) -> None:
+    table = FakeDynamoDB()
+    replicas = {name: await world.add(table, name=name) for name in "ab"}
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(replicas["a"]))
+    await world.advance(2.5)  # the other one read it
+    table.items.clear()
+    await world.advance(noticed)
+    here = replicas[who]
+    assert (await world.call(here.registrar.renew([relay.lease_id]))).not_stored == []
+    (again,) = table.of("s#")
+    assert again["l"]["S"] == relay.lease_id
+    late = await world.add(table, name="late")
+    assert listed(late) == {KEY: "m"}, "its content is there again too"
+
+
+async def test_a_table_that_is_away_for_long_and_returns_empty_is_filled_by_renewals(
+    world: World,
+) -> None:
+    table = FakeDynamoDB()
+    ways = [table.seen_through() for _ in "ab"]
+    a, b = [await world.add(way, name=name) for way, name in zip(ways, "ab", strict=True)]
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    await world.advance(2.5)
+
+    async def cut(operation: str, request: Mapping[str, Any]) -> None:
+        raise Unreachable(f"{operation}: {len(request)}")
+
+    for way in ways:
+        way.before = cut
+    for _ in range(60):
+        await world.call(b.registrar.renew([relay.lease_id]))
+        await world.advance(2)
+    table.items.clear()
+    for way in ways:
+        way.before = passed
+    await world.advance(2.5)
+    assert (await world.call(b.registrar.renew([relay.lease_id]))).not_stored == []
+    assert len(table.of("s#")) == 1
+
+
+async def test_what_is_written_again_replaces_no_newer_incarnation(world: World) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    relay, legacy = Relay(KEY), Relay(KEY)
+    assert await world.call(relay.beat(a))
+    for gone in table.of("s#"):
+        del table.items[gone["pk"]["S"], gone["sk"]["S"]]
+    await world.advance(2.5)
+    assert await world.call(legacy.beat(b))
+    assert await a.store.renew([relay.lease_id]) == [relay.lease_id]
+    assert [item["l"]["S"] for item in table.of("s#")] == [legacy.lease_id]
+
+
+async def test_a_read_that_meets_a_change_being_written_here_casts_no_doubt(world: World) -> None:
+    table = FakeDynamoDB()
+    way = table.seen_through()
+    a, b = await world.add(way, name="a"), await world.add(table, name="b")
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(b))
+    await world.advance(2.5)
+    relay.model = "older"
+    assert await world.call(relay.beat(b))
+    gate = Gate(way, "BatchGetItem")
+    refreshing = asyncio.create_task(a.store.refresh())
+    await world.settle()
+    assert gate.waiting == 1, "it asks for the older content"
+    relay.model = "changed"
+    assert await relay.beat(a)
+    gate.open.set()
+    await refreshing
+    assert a.store.state().reasons == frozenset()
+    await world.advance(2.5)
+    assert listed(a) == listed(b) == {KEY: "changed"}

@@ -3,10 +3,12 @@
 import asyncio
 import email.utils
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+import botocore.exceptions
 import pytest
-from aiobotocore.credentials import AioCredentials
+from aiobotocore.credentials import AioCredentials, AioDeferredRefreshableCredentials
 from aiohttp import web
 
 from global_discovery.domain.clock import SystemClock
@@ -17,7 +19,12 @@ from global_discovery.storage.dynamodb.api import (
     Throttled,
     Unreachable,
 )
-from global_discovery.storage.dynamodb.http_api import HttpDynamoDB, connect
+from global_discovery.storage.dynamodb.http_api import (
+    QUIET_SECONDS,
+    HttpDynamoDB,
+    Seldom,
+    connect,
+)
 from support.clock import EPOCH, FakeClock
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -252,3 +259,35 @@ async def test_a_proxy_of_the_environment_is_used_unless_the_host_is_exempt(
     await direct.call("Query", {})
     assert len(server.requests) == 2
     await direct.close()
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        RuntimeError("the refreshed credentials are still expired"),
+        botocore.exceptions.ClientError({"Error": {"Code": "AccessDenied"}}, "AssumeRole"),
+    ],
+)
+async def test_credentials_that_cannot_be_renewed_are_a_failed_call(problem: Exception) -> None:
+    async def refuse() -> dict[str, str]:
+        raise problem
+
+    api = HttpDynamoDB(
+        endpoint="http://127.0.0.1:1",
+        region="eu-west-1",
+        credentials=AioDeferredRefreshableCredentials(refuse, "assume-role"),
+        clock=SystemClock(),
+        call_seconds=30.0,
+    )
+    with pytest.raises(Unreachable, match="no credentials"):
+        await api.call("Query", {})
+    await api.close()
+
+
+def test_what_the_provider_of_credentials_logs_with_each_call_is_passed_on_seldom() -> None:
+    clock = FakeClock()
+    seldom = Seldom(clock)
+    line = logging.makeLogRecord({"msg": "refreshing failed"})
+    assert [seldom.filter(line) for _ in range(3)] == [True, False, False]
+    clock.advance(QUIET_SECONDS)
+    assert seldom.filter(line)

@@ -379,6 +379,48 @@ async def test_an_answer_that_was_lost_is_recognised_as_ones_own_write(world: Wo
     assert item["c"] == {"N": "2"}, "one renewal was written once"
 
 
+async def test_a_late_call_changes_nothing_at_another_replica_either(world: World) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    late = relay.heartbeat()._replace(sequence=1)
+    relay.model = "newer"
+    await world.call(a.registrar.register(relay.heartbeat()._replace(sequence=2)))
+    await world.advance(2.5)
+    c = await world.add(table, name="c")
+    for replica in (b, c):
+        await world.call(replica.registrar.register(late))
+        await world.advance(2.5)
+        assert [listed(each) for each in (a, b, c)] == [{KEY: "newer"}] * 3
+    begun = await world.call(c.registrar.register(late._replace(lease_id="")))
+    await world.advance(2.5)
+    assert begun.lease_id != relay.lease_id
+    assert [listed(each) for each in (a, b, c)] == [{KEY: "m"}] * 3, "it counts anew"
+
+
+async def test_of_callers_that_cannot_be_told_apart_the_last_one_counts_at_whatever_replica(
+    world: World,
+) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    one, other = Relay(KEY), Relay(KEY)
+    other.model = "other"
+    assert await world.call(one.beat(a))
+    assert await world.call(other.beat(b))
+    await world.advance(2.5)
+    for _ in range(3):  # each replica still believes what its own caller said before
+        one.lease_id = other.lease_id = ""
+        assert await world.call(one.beat(a))
+        assert await world.call(other.beat(b))
+        await world.advance(2.5)
+        assert listed(a) == listed(b) == {KEY: "other"}
+    one.lease_id = ""
+    assert await world.call(one.beat(a))
+    await world.advance(2.5)
+    assert listed(a) == listed(b) == {KEY: "m"}
+
+
 async def passed(operation: str, request: Mapping[str, Any]) -> None:
     del operation, request
 

@@ -167,7 +167,7 @@ async def test_a_store_that_cannot_be_reached_at_the_start_is_waited_for() -> No
     )
     await store.open()
     assert len(slept) == 3
-    assert [event for event, _ in events] == [Event.STORE_FAILING, Event.STORE_WORKS_AGAIN]
+    assert [event for event, _ in events] == [Event.STORE_FAILING]
     assert not store.state().failing
     await store.close()
 

@@ -4,6 +4,9 @@ The bound is the refresh period, one second and the time that the last complete
 read took, plus two beacon intervals when the table has several regions. The
 mark must not move with every read, so that the time told is a multiple of half
 a second: it rises at once and falls after a minute of faster reads.
+
+A table that is throttled refuses one call and takes the next. Such a time is one
+failure, told once: it is over when nothing has failed for some seconds.
 """
 
 import math
@@ -15,6 +18,8 @@ from global_discovery.storage.store import StoreState
 
 READ_TIME_STEP = 0.5
 FALLS_AFTER_SECONDS = 60.0
+STEADY_SECONDS = 5.0
+"""For how long nothing must have failed before a failure is over."""
 
 
 class Health:
@@ -30,6 +35,9 @@ class Health:
         self._slow_at = float("-inf")
         """When a read last took as long as is told."""
         self._failing: set[str] = set()
+        self._told: set[str] = set()
+        """What was told to fail, until that is over."""
+        self._failed_at = float("-inf")
         self._failures = 0
         self.silent: frozenset[str] = frozenset()
         """Regions that are not heard."""
@@ -48,19 +56,24 @@ class Health:
 
     def fails(self, what: str, error: Exception) -> None:
         """A read or a write failed, with all its repetitions."""
-        if what in self._failing:
-            return
-        if not self._failing:
-            self._failures += 1
+        self._failed_at = self._clock.monotonic()
         self._failing.add(what)
-        self._report(Event.STORE_FAILING, message=f"{what}: {error}")
+        if what in self._told:
+            return
+        if not self._told:
+            self._failures += 1
+        self._told.add(what)
+        self._report(Event.STORE_FAILING, store="dynamodb", message=f"{what}: {error}")
 
     def works(self, what: str) -> None:
         """A read or a write did what it should."""
-        if what in self._failing:
-            self._failing.remove(what)
-            if not self._failing:
-                self._report(Event.STORE_WORKS_AGAIN)
+        if not self._told:
+            return  # as nearly always
+        self._failing.discard(what)
+        steady = self._clock.monotonic() - self._failed_at >= STEADY_SECONDS
+        if steady and not self._failing:
+            self._told.clear()
+            self._report(Event.STORE_WORKS_AGAIN)
 
     @property
     def reads_fail(self) -> bool:

@@ -8,6 +8,7 @@ signs with the time that the server's answers show, so that it is not refused.
 """
 
 import email.utils
+import logging
 import os
 import ssl
 from collections.abc import Mapping
@@ -34,6 +35,9 @@ CONNECTIONS = 96
 """More than writes at once, so that no read waits for one."""
 CONNECT_SECONDS = 1.0
 TOLERATED_SKEW_SECONDS = 60.0
+CREDENTIALS_LOG = "aiobotocore.credentials"
+QUIET_SECONDS = 60.0
+"""How long that log is quiet after a line: it says the same with each call."""
 _SERVER_ERROR = 500
 _THROTTLES = frozenset(
     {
@@ -116,7 +120,7 @@ class HttpDynamoDB:
     async def _keys(self) -> Keys:
         try:
             frozen = await self._credentials.get_frozen_credentials()
-        except (BotoCoreError, aiohttp.ClientError, OSError) as error:
+        except Exception as error:  # providers raise what they like, and none may end the service
             raise Unreachable(f"no credentials: {error}") from error
         return Keys(frozen.access_key, frozen.secret_key, frozen.token or "")
 
@@ -131,6 +135,25 @@ class HttpDynamoDB:
             self._skew = skew if abs(skew) > TOLERATED_SKEW_SECONDS else 0.0
 
 
+class Seldom(logging.Filter):
+    """Lets one line through, and no other for a while."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Measures on the monotonic clock."""
+        super().__init__()
+        self._clock = clock
+        self._until = float("-inf")
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it may pass."""
+        del record
+        now = self._clock.monotonic()
+        if now < self._until:
+            return False
+        self._until = now + QUIET_SECONDS
+        return True
+
+
 async def connect(
     *, clock: Clock, region: str = "", endpoint_url: str = "", call_seconds: float = 1.5
 ) -> HttpDynamoDB:
@@ -139,6 +162,7 @@ async def connect(
     What is not given is found as AWS's tools find it; AWS_REGION too, which botocore
     alone does not read. Raises OSError with a sentence for the operator.
     """
+    logging.getLogger(CREDENTIALS_LOG).addFilter(Seldom(clock))
     session = get_session()
     region = region or os.environ.get("AWS_REGION", "")
     try:

@@ -34,7 +34,7 @@ SHARE, TOMBSTONE = "s#", "d#"
 KEPT_SECONDS = 7 * 86_400
 """TTL removes what was not written for so long."""
 LONGEST_LEASE_SECONDS = 86_400
-REFRESH_ATTRIBUTES = "sk,l,g,c,w,h,n,t,r,s,k"
+REFRESH_ATTRIBUTES = "sk,l,g,c,w,h,n,t,r,q,s,k"
 
 
 class Unreadable(Exception):
@@ -52,6 +52,7 @@ class Renewal(NamedTuple):
     number: int  # n
     renewed_time: float  # t, wall time of the writer
     registered_time: float  # r
+    sequence: int = 0  # q, the caller's number of the call that last changed it
 
 
 def digest(*texts: str) -> str:
@@ -172,6 +173,7 @@ def read_renewal(item: Item) -> Renewal:
             number=int(item["n"]["N"]),
             renewed_time=float(item["t"]["N"]),
             registered_time=float(item["r"]["N"]),
+            sequence=int(text_of(item, "q", "N") or 0),
         )
     except (KeyError, TypeError, ValueError) as problem:
         raise Unreadable(f"renewal item: {type(problem).__name__} {problem}") from None
@@ -205,6 +207,7 @@ def update_of(  # one argument an attribute, all of them named
             "h": {"S": new.content_hash},
             "n": number_value(new.number),
             "r": number_value(time_text(new.registered_time)),
+            "q": number_value(new.sequence),
             "v": number_value(FORMAT),
         }
     values: dict[str, Any] = {f":{name}": value for name, value in written.items()}

@@ -178,6 +178,8 @@ class Reader:
         wanted = {s.renewal.content_hash: s for s in sightings if s.renewal}
         hashes = iter(wanted)
         while some := list(islice(hashes, CONTENTS_A_CALL)):
+            for name in some:
+                wanted[name].missing = name
             items = await self._get([content_key(name) for name in some], until)
             for number, item in enumerate(items):
                 content_hash = text_of(item, "pk")[2:]

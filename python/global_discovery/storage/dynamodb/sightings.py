@@ -44,6 +44,7 @@ class Sighting:
         "kept",
         "lock",
         "looked_at",
+        "missing",
         "place",
         "renewal",
         "replaced",
@@ -52,6 +53,7 @@ class Sighting:
         "seen",
         "tickets",
         "unsaved",
+        "wanted",
         "wrote",
     )
 
@@ -70,12 +72,16 @@ class Sighting:
         self.said: Said | None = None
         self.said_hash = ""
         """Which content item `said` is."""
+        self.missing = ""
+        """Which content item was asked for last, and was not there or damaged."""
         self.content_expires = 0.0
         """Until when TTL leaves that item alone; wall time."""
         self.wrote: StoredShare | None = None
         """What this process last had to write of it; None once another incarnation took over."""
         self.unsaved = False
         """Whether that was heard and could not be written yet."""
+        self.wanted = float("-inf")
+        """When a call last wanted it written, or when it was missed in the table."""
         self.replaced: tuple[str, ...] = ()
         """The last lease ids that this process replaced by newer ones."""
         self.lock = asyncio.Lock()
@@ -211,6 +217,7 @@ class Sightings:
             self.by_lease.pop(wrote.lease_id, None)  # never stored, and never will be
         sighting.wrote = share
         sighting.unsaved = True
+        sighting.wanted = self._clock.monotonic()
         self.by_lease[share.lease_id] = sighting
 
     def place_of(self, lease_id: str) -> Place | None:
@@ -240,8 +247,9 @@ class Sightings:
         sighting.looked_at = looked_at
 
     def holds_nothing(self, sighting: Sighting, *, looked_at: float) -> None:
-        """The table has no such item."""
+        """The table has no such item, and perhaps no content item either."""
         sighting.renewal = None
+        sighting.content_expires = 0.0
         sighting.looked_at = looked_at
 
     def _see_tombstone(self, pk: str, item: Item) -> None:
@@ -260,13 +268,19 @@ class Sightings:
             place, self._clock.monotonic(), remember, self._reading, written_here
         )
 
+    @staticmethod
+    def said_here(sighting: Sighting, share: StoredShare, content_hash: str) -> None:
+        """The share says what this process stored."""
+        sighting.said = Said(share.key, share.identity, share.relays, share.content)
+        sighting.said_hash, sighting.missing = content_hash, ""
+
     def take_content(
         self, sighting: Sighting, content_hash: str, said: Said, *, expires: float
     ) -> bool:
         """The share said this; whether that can be: not of another share than the one there."""
         if place_of(said.key, said.identity) != sighting.place:
             return False
-        sighting.said, sighting.said_hash = said, content_hash
+        sighting.said, sighting.said_hash, sighting.missing = said, content_hash, ""
         sighting.content_expires = expires
         return True
 
@@ -295,6 +309,7 @@ class Sightings:
             content=said.content,
             relays=said.relays,
             registered_time=renewal.registered_time,
+            sequence=renewal.sequence,
         )
 
     def remaining(self, sighting: Sighting) -> float:
@@ -304,11 +319,17 @@ class Sightings:
         return max(sighting.seen + sighting.renewal.granted - self._clock.monotonic(), 0.0)
 
     def forget_untold(self) -> bool:
-        """Forgets news of what lives no more; whether some is left that does."""
+        """Forgets news of what lives no more; whether some is left whose content is missing.
+
+        What changed since its content was asked for is the next read's.
+        """
         for sk, sighting in list(self.untold.items()):
             if self.remaining(sighting) <= 0:
                 del self.untold[sk]
-        return bool(self.untold)
+        return any(
+            sighting.renewal is not None and sighting.missing == sighting.renewal.content_hash
+            for sighting in self.untold.values()
+        )
 
     def end_read(self, number: int, *, began: float) -> None:
         """That read was complete: what it did not find is not in the table."""
@@ -339,11 +360,17 @@ class Sightings:
         return list(islice(over, most))
 
     def _forget(self, sighting: Sighting, began: float) -> None:
-        if sighting.renewal is not None:
-            self.by_lease.pop(sighting.renewal.lease_id, None)
+        """It is not in the table. For ten leases it is known what the next renewal must write."""
+        renewal, wrote = sighting.renewal, sighting.wrote or self.share_of(sighting)
+        if renewal is not None:
+            self.by_lease.pop(renewal.lease_id, None)
+            sighting.wanted = began
         self.untold.pop(sighting.place.sk, None)
-        if sighting.wrote is not None and began - sighting.looked_at < 10 * sighting.wrote.granted:
-            self.holds_nothing(sighting, looked_at=sighting.looked_at)
-            self.by_lease[sighting.wrote.lease_id] = sighting
+        if wrote is not None and began - sighting.wanted < 10 * wrote.granted:
+            sighting.wrote = wrote
+            self.holds_nothing(sighting, looked_at=began)
+            self.by_lease[wrote.lease_id] = sighting
         else:
+            if wrote is not None:
+                self.by_lease.pop(wrote.lease_id, None)
             del self.shares[sighting.place.sk]

@@ -21,7 +21,6 @@ from global_discovery.storage.dynamodb.items import (
     KEPT_SECONDS,
     TOMBSTONE,
     Renewal,
-    Said,
     Texts,
     Unreadable,
     content_item,
@@ -86,7 +85,7 @@ class Writer:
         async with sighting.lock:
             try:
                 await self._trying(lambda until: self._put(sighting, share, until, said_now=True))
-            except (CallFailed, Superseded) as problem:
+            except (CallFailed, Superseded, Vanished) as problem:
                 raise StoreUnwritable from problem
 
     async def renew(self, lease_ids: Sequence[str]) -> list[str]:
@@ -144,7 +143,7 @@ class Writer:
             wrote = sighting.wrote
             if wrote is None or not sighting.lost:
                 return
-            with contextlib.suppress(Superseded):
+            with contextlib.suppress(Superseded, Vanished):
                 await self._trying(lambda until: self._put(sighting, wrote, until, said_now=False))
 
     async def clear(self, lease_id: str, tombstone: Tombstone) -> None:
@@ -171,6 +170,7 @@ class Writer:
         sighting = self._sightings.by_lease.get(lease_id)
         if sighting is None:
             return False
+        sighting.wanted = self._clock.monotonic()
         sighting.tickets += 1
         ticket = sighting.tickets
         async with sighting.lock:
@@ -186,7 +186,8 @@ class Writer:
 
     async def _renew_now(self, sighting: Sighting, lease_id: str, until: float) -> None:
         wrote, renewal = sighting.wrote, sighting.renewal
-        if wrote is not None and wrote.lease_id == lease_id and (sighting.unsaved or sighting.lost):
+        missing = renewal is None or sighting.unsaved or sighting.lost
+        if wrote is not None and wrote.lease_id == lease_id and missing:
             await self._put(sighting, wrote, until, said_now=sighting.unsaved)
             return
         stored = renewal is not None and renewal.lease_id == lease_id
@@ -198,6 +199,7 @@ class Writer:
         except Vanished:
             if share is None:
                 raise
+            self._sightings.holds_nothing(sighting, looked_at=self._clock.monotonic())
         await self._put(sighting, share, until, said_now=False)
 
     def _renewed(self, old: Renewal | None, lease_id: str) -> Renewal:
@@ -219,13 +221,30 @@ class Writer:
         A change that meets one which this process did not know of is the later
         one, and is numbered above it. What is only written again gives way.
         """
-        before = sighting.renewal
-        begins = before is None or before.lease_id != share.lease_id
-        changes = said_now and (before is None or share.number > before.number)
+        try:
+            await self._put_after(sighting, sighting.renewal, share, until, said_now=said_now)
+        except Vanished:  # and its content item perhaps with it
+            self._sightings.holds_nothing(sighting, looked_at=self._clock.monotonic())
+            await self._put_after(sighting, None, share, until, said_now=said_now)
+
+    async def _put_after(
+        self,
+        sighting: Sighting,
+        before: Renewal | None,
+        share: StoredShare,
+        until: float,
+        *,
+        said_now: bool,
+    ) -> None:
+        """Raises Vanished where `before` should be and nothing is."""
+        begins = said_now if before is None else before.lease_id != share.lease_id
+        changes = said_now and (before is None or begins or share.number > before.number)
         content_hash = await self._keep_content(sighting, share, until)
 
         def following(old: Renewal | None) -> Renewal:
             number = share.number
+            if old is None and before is not None:
+                raise Vanished
             if old is not None:
                 if old.lease_id != share.lease_id and not begins:
                     raise Superseded  # another incarnation took over
@@ -243,9 +262,12 @@ class Writer:
                 number=number,
                 renewed_time=self._clock.wall(),
                 registered_time=share.registered_time,
+                sequence=share.sequence,
             )
 
         written = await self._write(sighting, following, until)
+        if written.content_hash == content_hash:  # a read may have brought the older one meanwhile
+            self._sightings.said_here(sighting, share, content_hash)
         if sighting.wrote is share and written.content_hash == content_hash:
             sighting.wrote = share._replace(number=written.number)
             sighting.unsaved = False
@@ -299,8 +321,7 @@ class Writer:
         texts = texts_of(share)
         content_hash = texts.content_hash
         await self._put_content(sighting, content_hash, texts, until)
-        sighting.said = Said(share.key, share.identity, share.relays, share.content)
-        sighting.said_hash = content_hash
+        self._sightings.said_here(sighting, share, content_hash)
         return content_hash
 
     def _lasts(self, sighting: Sighting) -> bool:

@@ -59,6 +59,14 @@ class FileFailed(OSError):
         self.lost = lost
 
 
+class _Trace(NamedTuple):
+    """What tells a file from another one in its place, and from a part of it."""
+
+    device: int
+    inode: int
+    size: int
+
+
 class Row(NamedTuple):
     """A share as it was found, with its lease from now on."""
 
@@ -101,9 +109,11 @@ class StoreFile:
         self.path = path.absolute()
         self._clock = clock
         self._connection: sqlite3.Connection | None = None
-        self._log = Path(f"{self.path}-wal")
+        self._log = Path(f"{self.path.resolve()}-wal")
         self._inode: tuple[int, int] | None = None
         self._log_inode: tuple[int, int] | None = None
+        self._left: tuple[_Trace | None, ...] = ()
+        """How file and log were left by what this process last did to them."""
 
     def open(self) -> Contents:
         """Opens or makes the file, reads what is alive in it, and takes it over."""
@@ -196,9 +206,9 @@ class StoreFile:
             os.close(descriptor)
 
     def _check_place(self) -> None:
-        """Writing to a file that has no name any more would lose everything in silence."""
-        if _inode_of(self.path) != self._inode:
-            raise FileFailed(f"{self.path} was deleted or replaced", lost=True)
+        """Writing to what has no name any more, or has lost its end, would lose all in silence."""
+        if (_trace_of(self.path), _trace_of(self._log)) != self._left:
+            raise FileFailed(f"{self.path} or its log was deleted, replaced or cut off", lost=True)
 
     def _drop_own_log(self) -> None:
         """The log of a file that is gone must not be read as that of the one in its place."""
@@ -248,6 +258,8 @@ class StoreFile:
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
             raise
+        finally:
+            self._left = (_trace_of(self.path), _trace_of(self._log))
 
     def _read(self, connection: sqlite3.Connection) -> Contents:
         meta = dict(connection.execute("SELECT name, value FROM meta").fetchall())
@@ -278,12 +290,17 @@ class StoreFile:
         _write_meta(connection, now, self._clock.wall())
 
 
-def _inode_of(path: Path) -> tuple[int, int] | None:
+def _trace_of(path: Path) -> "_Trace | None":
     try:
         found = path.stat()
     except FileNotFoundError:
         return None
-    return (found.st_dev, found.st_ino)
+    return _Trace(found.st_dev, found.st_ino, found.st_size)
+
+
+def _inode_of(path: Path) -> tuple[int, int] | None:
+    found = _trace_of(path)
+    return found and (found.device, found.inode)
 
 
 def lease_from(row: Row, now: float) -> tuple[int, float, int]:

@@ -11,7 +11,7 @@ While the file cannot be written, everything goes on from memory: renewals, new
 incarnations and changes of a share that is on the disk succeed, a new share and
 a withdrawal do not. A new share is written later all the same, with everything
 else that is missing, once the file can be written again; the store tries each
-second. A file that was damaged or deleted meanwhile is begun anew.
+second. A file that was damaged, deleted or cut off meanwhile is begun anew.
 """
 
 import asyncio
