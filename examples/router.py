@@ -85,12 +85,17 @@ class Router:
                 return await stream(request, answer)
         return refusal(503, "no_backend", f"no frontend of {model!r} is known and can be reached")
 
-    def _in_turn(self, model: str, frontends: list[str]) -> list[str]:
-        """All of them, beginning with the next one's turn."""
-        if not frontends:
-            return []
-        turn = next(self._turns.setdefault(model, itertools.count())) % len(frontends)
-        return frontends[turn:] + frontends[:turn]
+    def _in_turn(self, model: str, frontends: list[str]) -> Iterator[str]:
+        """Each once, in turn. One that is passed over has had its turn: the rest share evenly."""
+        left = list(frontends)
+        if not left:
+            return
+        turns = self._turns.setdefault(model, itertools.count())
+        while left:
+            frontend = frontends[next(turns) % len(frontends)]
+            if frontend in left:
+                left.remove(frontend)
+                yield frontend
 
 
 def without(headers: Mapping[str, str], dropped: set[str]) -> CIMultiDict[str]:

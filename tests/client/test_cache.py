@@ -1,6 +1,7 @@
 """`PoolCache`, against real servers and servers that follow a script."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from global_discovery.client import CachedPool, PoolCache
+from global_discovery.client import CachedPool, CacheState, PoolCache
 from global_discovery.client.fold import Fold, PoolKey
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
@@ -458,3 +459,73 @@ async def test_a_log_callback_that_fails_harms_nobody(
     async with PoolCache(["127.0.0.1:9"], saved_view=path, log=log):
         pass
     assert "log callback" in caplog.text
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_servers_that_stay_away_are_told_once_however_often_they_are_tried(
+    count: int,
+) -> None:
+    async with scripted_server() as one, scripted_server() as other:
+        timer = MovedTimer()
+        servers = [one, other][:count]
+        for server in servers:
+            server.script("WatchPools", [grpc.StatusCode.UNAVAILABLE])
+        async with PoolCache([server.target for server in servers], timer=timer) as cache:
+            states: list[CacheState] = []
+
+            async def follow() -> None:
+                states.extend([state async for state in cache.changes()])
+
+            following = asyncio.create_task(follow())
+            for _ in range(3):
+                for server in servers:
+                    await server.next_call()
+                await advance_until(timer, lambda: not servers[0].asked.empty())
+            newest = cache.state.last_error
+        await following
+    assert [state.last_error is not None for state in states] == [False, True]
+    assert newest is not states[1].last_error, "the state itself tells the newest failure"
+
+
+async def test_a_connection_that_is_lost_and_one_that_is_found_are_told() -> None:
+    timer = MovedTimer()
+    async with scripted_server() as server:
+        lost = [hello(), view(), grpc.StatusCode.UNAVAILABLE]
+        away = [grpc.StatusCode.UNAVAILABLE]
+        server.script("WatchPools", lost, away, away, [hello(), view(), HANG])
+        async with PoolCache([server.target], timer=timer) as cache:
+            seen: list[bool] = []
+
+            async def follow() -> None:
+                async for state in cache.changes():
+                    if seen[-1:] != [state.connected]:
+                        seen.append(state.connected)
+
+            following = asyncio.create_task(follow())
+            await advance_until(timer, lambda: seen[-2:] == [False, True] and len(seen) == 4)
+        await following
+    assert seen == [False, True, False, True]
+
+
+async def advance_until(timer: MovedTimer, holds: Callable[[], bool]) -> None:
+    """Moves time on in small steps, so that pauses end."""
+    async with asyncio.timeout(PATIENCE):
+        while not holds():
+            timer.advance(0.1)
+            await asyncio.sleep(0.01)
+
+
+async def test_a_fifo_in_the_place_of_the_saved_view_is_told_and_stays(
+    tmp_path: Path, server: ScriptedServer
+) -> None:
+    path = tmp_path / "view"
+    os.mkfifo(path)
+    server.script("WatchPools", [hello(), view(a_pool("a")), HANG])
+    async with PoolCache([server.target], saved_view=path) as cache:
+        await cache.wait_synced()
+        assert cache.state.saved is not None
+        assert "not a regular file" in cache.state.saved.error
+    assert cache.state.saved is not None
+    assert "cannot be written: it is not a regular file" in cache.state.saved.error
+    assert path.is_fifo()
+    assert os.listdir(tmp_path) == ["view"]  # noqa: PTH208 - nothing blocks here

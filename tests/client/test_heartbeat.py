@@ -355,3 +355,43 @@ async def test_a_stop_before_it_runs_ends_the_run() -> None:
 def test_a_heartbeat_to_nobody_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one server"):
         PoolHeartbeat([])
+
+
+async def test_a_change_goes_out_while_a_call_hangs() -> None:
+    async with scripted_server() as server:
+        server.script("RegisterPool", granted(), HANG, granted())
+        async with beating(Watched(server.target, timer=MovedTimer())) as heartbeat:
+            heartbeat.set(a_registration())
+            await heartbeat.until(leased)
+            heartbeat.set(a_registration(model="second"))
+            calls = [await server.next_call() for _ in range(2)]
+            heartbeat.set(a_registration(model="third"))
+            calls.append(await server.next_call())
+            async with asyncio.timeout(PATIENCE):
+                left = await server.ended_with.get()
+            assert left is not None
+            assert left > 0.5, "the change waited for the deadline of the call before"
+    assert [call.request.registration.model for call in calls] == ["m", "second", "third"]
+    assert [call.request.lease_id for call in calls] == ["", "id-1", "id-1"]
+    assert calls[2].request.sequence > calls[1].request.sequence
+
+
+@pytest.mark.parametrize(
+    ("code", "attempts"),
+    [
+        (grpc.StatusCode.UNIMPLEMENTED, 1),
+        (grpc.StatusCode.FAILED_PRECONDITION, 1),
+        (grpc.StatusCode.UNAVAILABLE, 2),
+    ],
+)
+async def test_a_withdrawal_from_one_server_is_repeated_only_where_that_may_help(
+    code: grpc.StatusCode, attempts: int
+) -> None:
+    async with scripted_server() as server:
+        server.script("RegisterPool", granted())
+        server.script("DeregisterPool", code)
+        async with beating(Watched(server.target)) as heartbeat:
+            heartbeat.set(a_registration())
+            await heartbeat.until(leased)
+            assert not await heartbeat.stop(withdraw=True)
+    assert len(server.withdrawn) == attempts

@@ -213,3 +213,119 @@ def test_without_a_lease_there_is_nothing_to_withdraw() -> None:
     driver.next_send()
     driver.fail(UNAVAILABLE)
     assert driver.schedule.withdrawal() is None
+
+
+def test_one_server_that_asks_for_time_is_not_called_again_at_once() -> None:
+    driver = Driver("a")
+    driver.set(a_registration())
+    driver.next_send()
+    began = driver.now
+    driver.fail(UNAVAILABLE, retry_after=7)
+    driver.next_send()
+    assert driver.now == began + 7
+
+
+def test_a_round_of_repeats_passes_over_a_server_that_asked_for_time() -> None:
+    driver = Driver("a", "b", "c")
+    driver.set(a_registration())
+    driver.next_send()
+    began = driver.now
+    seen = []
+    for retry_after in (60, 60, 0, 0):
+        driver.fail(UNAVAILABLE, retry_after=retry_after)
+        seen.append((driver.next_send().server, driver.now - began))
+    assert seen == [("b", 0), ("c", 0), ("c", 1), ("c", 3)]
+
+
+def test_a_changed_registration_does_not_go_to_a_server_that_asked_for_time() -> None:
+    driver = Driver("a")
+    driver.set(a_registration())
+    driver.next_send()
+    began = driver.now
+    driver.fail(UNAVAILABLE, retry_after=7)
+    driver.set(a_registration(model="other"))
+    assert driver.next_send().request.registration.model == "other"
+    assert driver.now == began + 7
+
+
+def test_a_registration_that_changed_under_way_waits_as_well_and_goes_elsewhere_at_once() -> None:
+    for servers, expected in ((("a",), ("a", 7)), (("a", "b"), ("b", 0))):
+        driver = Driver(*servers)
+        driver.set(a_registration())
+        driver.next_send()
+        began = driver.now
+        driver.set(a_registration(model="other"))
+        driver.fail(retry_after=7)
+        assert (driver.next_send().server, driver.now - began) == expected
+
+
+def test_the_last_chance_is_taken_also_with_a_change_at_a_server_that_asked_for_time() -> None:
+    driver = Driver("a").registered(lease=15, heartbeat=5)
+    granted_at = driver.now
+    driver.next_send()
+    driver.fail(UNAVAILABLE, retry_after=15)
+    driver.set(a_registration(model="other"))
+    driver.next_send()
+    assert driver.now == granted_at + 14
+
+
+def test_a_call_under_way_is_given_up_for_a_change_over_a_new_connection() -> None:
+    driver = Driver("a", "b").registered()
+    first = driver.next_send()
+    driver.set(a_registration(model="other"))
+    assert driver.schedule.gives_up(driver.now)
+    driver.schedule.gave_up(driver.now)
+    began = driver.now
+    send = driver.next_send()
+    assert (send.server, send.new_connection, driver.now) == ("a", True, began)
+    assert send.request.registration.model == "other"
+    assert send.request.lease_id == first.request.lease_id == "id-1"
+    assert send.request.sequence > first.request.sequence
+
+
+def test_a_registration_that_never_rests_still_gets_every_second_answer() -> None:
+    driver = Driver("a").registered()
+    driver.next_send()
+    seen = []
+    for number in range(4):
+        driver.set(a_registration(model=f"m-{number}"))
+        seen.append(driver.schedule.gives_up(driver.now))
+        if seen[-1]:
+            driver.schedule.gave_up(driver.now)
+        else:
+            driver.answer()
+        driver.next_send()
+    assert seen == [True, False, True, False]
+
+
+def test_without_a_lease_that_orders_the_calls_the_one_under_way_is_waited_for() -> None:
+    driver = Driver("a")
+    driver.set(a_registration())
+    driver.next_send()
+    driver.set(a_registration(model="other"))
+    assert not driver.schedule.gives_up(driver.now)
+    driver.answer(lease_id="")
+    driver.next_send()
+    driver.set(a_registration(model="third"))
+    assert not driver.schedule.gives_up(driver.now)
+
+
+def test_a_lease_that_has_ended_orders_nothing_any_more() -> None:
+    driver = Driver("a").registered(lease=15)
+    driver.next_send()
+    driver.set(a_registration(model="other"))
+    driver.now += 15
+    assert not driver.schedule.gives_up(driver.now)
+
+
+def test_another_pool_and_nothing_new_are_told_apart_while_a_call_is_under_way() -> None:
+    driver = Driver("a")
+    driver.set(a_registration())
+    assert not driver.schedule.gives_up(driver.now)
+    driver.next_send()
+    driver.set(a_registration())
+    assert not driver.schedule.gives_up(driver.now)
+    driver.set(None)
+    assert not driver.schedule.gives_up(driver.now)
+    driver.set(a_registration(2))
+    assert driver.schedule.gives_up(driver.now)

@@ -1,8 +1,10 @@
 """The file of a saved view: whole, checked, and never a reason to fail."""
 
 import asyncio
+import contextlib
 import json
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -328,3 +330,55 @@ async def test_no_restored_time_lies_in_the_future_when_the_wall_clock_was_set_b
 async def test_what_a_thread_raises_is_raised_where_it_is_awaited() -> None:
     with pytest.raises(ZeroDivisionError):
         await in_thread(lambda: 1 / 0)
+
+
+def test_what_is_no_regular_file_is_never_replaced(tmp_path: Path) -> None:
+    fifo, folder, device = (tmp_path / name for name in ("fifo", "folder", "device"))
+    os.mkfifo(fifo)
+    folder.mkdir()
+    places = [fifo, folder]
+    with contextlib.suppress(PermissionError):  # only root may make one
+        os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        places.append(device)
+    before = {place: place.stat() for place in places}
+    for place in places:
+        with pytest.raises(OSError, match="not a regular file"):
+            write_view(place, VIEW)
+    assert {place: (place.stat().st_ino, place.stat().st_mode) for place in places} == {
+        place: (found.st_ino, found.st_mode) for place, found in before.items()
+    }
+    assert sorted(tmp_path.iterdir()) == sorted(places)
+
+
+def test_a_file_that_may_not_be_read_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "view"
+    path.write_bytes(b"somebody else's")
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may read everything
+    with pytest.raises(OSError, match="cannot be read"):
+        write_view(path, VIEW)
+    assert path.read_bytes() == b"somebody else's"
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_stays_and_the_view_goes_where_it_points_to(tmp_path: Path, *, there: bool) -> None:
+    link, target = tmp_path / "link", tmp_path / "volume" / "view"
+    target.parent.mkdir()
+    leftover = target.with_name(".view.0123456789abcdef.new")
+    leftover.touch()
+    if there:
+        target.write_bytes(b"damaged")
+    link.symlink_to(target)
+    remove_leftovers(link)
+    write_view(link, VIEW)
+    assert link.readlink() == target
+    assert read_view(link) == read_view(target) == VIEW
+    assert not leftover.exists()
+
+
+def test_links_that_lead_nowhere_are_an_error_of_the_disk(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(link)
+    with pytest.raises(OSError, match="symbolic links"):
+        write_view(link, VIEW)

@@ -283,3 +283,26 @@ async def test_any_number_of_slow_answers_holds_up_no_other_one() -> None:
 async def post_only(session: aiohttp.ClientSession, url: str) -> int:
     async with session.post(url, data=ASKED) as answer:
         return answer.status
+
+
+async def test_the_frontends_that_live_share_the_requests_evenly() -> None:
+    counts = [0, 0]
+
+    def counting(number: int) -> web.Application:
+        async def answer(_: web.Request) -> web.Response:
+            counts[number] += 1
+            return web.json_response({})
+
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", answer)
+        return app
+
+    async with serving(counting(0)) as one, serving(counting(1)) as other:
+        dead = f"http://127.0.0.1:{unused_port()}"
+        for frontends in ((dead, one, other), (one, dead, other), (one, other, dead)):
+            counts[:] = [0, 0]
+            async with a_router(*frontends) as router, aiohttp.ClientSession() as session:
+                for _ in range(10):
+                    async with session.post(f"{router}/v1/x", data=b'{"model": "m"}') as answer:
+                        assert answer.status == 200
+            assert counts == [5, 5]

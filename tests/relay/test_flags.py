@@ -84,7 +84,7 @@ async def test_a_wrong_flag_is_refused_with_a_sentence_that_names_it(
         ("DYN_CLUSTER_ID", "", "DYN_CLUSTER_ID"),
         ("DYN_CLUSTER_ID", "a/b", "--cluster-id"),
         ("GLOBAL_DISCOVERY_SERVER", "nowhere", "GLOBAL_DISCOVERY_SERVER"),
-        ("POD_UID", "ü", "--relay-id"),
+        ("POD_UID", "ü", "POD_UID"),
     ],
 )
 async def test_a_wrong_variable_is_refused_too(variable: str, value: str, named: str) -> None:
@@ -131,3 +131,23 @@ def test_where_the_model_server_is_asked(
     )
     assert (settings.openai_url, settings.health_url) == (openai_url, health_url)
     assert settings.frontends == (told.get("--frontend", GOOD["--frontend"]),)
+
+
+def test_a_host_name_that_can_be_no_relay_id_is_named_as_such(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("POD_UID", raising=False)
+    monkeypatch.setattr("socket.gethostname", lambda: "ü")
+    parser = argparse.ArgumentParser()
+    relay.add_parser(parser.add_subparsers())
+    assert relay.run(parser.parse_args(flags())) == 2
+    assert "the host name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("command", "other"), [("relay", "register"), ("register", "relay")])
+async def test_help_says_that_the_pool_is_told_otherwise_to_the_other_command(
+    command: str, other: str
+) -> None:
+    result = await ran(command, "--help")
+    (pool,) = re.findall(r"--pool [A-Z].*?\n +--", result.out, re.DOTALL)
+    assert f"`{other}`" in pool

@@ -4,7 +4,10 @@ import asyncio
 import contextlib
 import signal
 import socket
+import sys
+import tomllib
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -25,6 +28,7 @@ from support.serve_process import (
     started,
 )
 
+ROOT = Path(__file__).resolve().parents[2]
 POOL = ("--pool", "ns/qwen", "--region", "eu")
 
 
@@ -283,3 +287,34 @@ async def test_no_line_of_the_log_shows_a_lease_id() -> None:
             assert "the-id-of-the-lease" not in str(health)
             assert "not_withdrawn" in await relay.stop()
             assert "the-id-of-the-lease" not in "".join(relay.process.lines)
+
+
+STOPPED_WHILE_IT_LOADS = """
+import os, signal, sys
+
+class Signals:
+    def find_spec(self, name, path=None, target=None):
+        if name == "grpc":
+            os.kill(os.getpid(), signal.SIGTERM)
+
+sys.meta_path.insert(0, Signals())
+from global_discovery.cli.entry import main
+sys.exit(main())
+"""
+
+
+async def test_a_stop_while_the_program_is_still_loading_is_an_orderly_one() -> None:
+    nowhere = ("--server", "127.0.0.1:1", "--frontend", "http://127.0.0.1:1")
+    command = [sys.executable, "-c", STOPPED_WHILE_IT_LOADS, "relay"]
+    async with started(
+        *(*nowhere, *POOL, "--listen", "127.0.0.1:0"),
+        command=command,
+        env=clean_environment(DYN_CLUSTER_ID="c1"),
+    ) as process:
+        assert (await process.event("stopped"))["status"] == 0
+        assert await process.ended() == 0
+
+
+def test_the_installed_program_begins_where_signals_are_held_back() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["scripts"] == {"global-discovery": "global_discovery.cli.entry:main"}

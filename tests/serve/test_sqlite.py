@@ -1,5 +1,6 @@
 """Real processes over one file: restarts, kills, a full disk, and a file that cannot be used."""
 
+import os
 import resource
 import signal
 from pathlib import Path
@@ -71,15 +72,22 @@ async def test_a_second_process_on_the_file_exits_with_1(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(b"garbage" * 1000, "no SQLite database"), (None, "No such file")]
+    ("content", "said"),
+    [
+        (b"garbage" * 1000, "no SQLite database"),
+        (None, "No such file"),
+        ("fifo", "is not a regular file"),
+    ],
 )
 async def test_a_file_that_cannot_be_used_is_one_clear_line_and_status_1(
-    path: Path, content: bytes | None, said: str
+    path: Path, content: bytes | str | None, said: str
 ) -> None:
     if content is None:
         path = path / "in" / "a" / "directory" / "that" / "is" / "not" / "there"
-    else:
+    elif isinstance(content, bytes):
         put(path, content)
+    else:
+        os.mkfifo(path)
     storage = ["--registration-storage", "sqlite", "--sqlite-path", str(path)]
     async with started(*LOOPBACK, *storage) as server:
         told = await server.event("cannot_start")

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sqlite3
+import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from global_discovery.domain.errors import LeaseWithdrawn, StoreUnwritable
 from global_discovery.domain.events import Event
 from global_discovery.domain.pool import PoolKey
+from global_discovery.storage.sqlite.file import FileFailed, StoreFile
 from global_discovery.storage.sqlite.schema import APPLICATION_ID, FORMATS
 from global_discovery.storage.sqlite.store import SqliteStore
 from support.clock import FakeClock
@@ -367,3 +369,23 @@ async def test_a_cancelled_withdrawal_that_was_stored_counts(path: Path) -> None
         await life.store.flush()
         await eventually(lambda: not life.registrar._withdrawing)
         assert life.listed == {}
+
+
+# -- what is no file ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFIFO, stat.S_IFCHR])
+def test_what_is_no_regular_file_is_refused_and_left_as_it_was(path: Path, kind: int) -> None:
+    try:
+        os.mknod(path, kind, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("only root may make a device")
+    path.chmod(0o640)
+    before = path.stat()
+    file = StoreFile(path, FakeClock())
+    for call in (file.open, file.begin_anew):
+        with pytest.raises(FileFailed, match="is not a regular file"):
+            call()
+    after = path.stat()
+    assert (after.st_mode, after.st_ino) == (before.st_mode, before.st_ino)
+    assert [each.name for each in path.parent.iterdir()] == [path.name]

@@ -43,7 +43,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[Any]") -> None:
         metavar="CLUSTER/NAMESPACE/NAME",
         required=True,
         type=pool_key,
-        help="the pool's cluster id, namespace and deployment name",
+        help="the pool's cluster id, namespace and deployment name (to `relay`, --pool is "
+        "without the cluster, which --cluster-id tells)",
     )
     for name, metavar, required, what in (
         ("--model", "MODEL", True, "the model that it serves"),

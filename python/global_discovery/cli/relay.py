@@ -49,7 +49,6 @@ _FLAG_OF_FIELD = {
     "capabilities": "--capability",
     "capacity": "--capacity",
     "frontends": "--frontend",
-    "relay_id": "--relay-id",
 }
 
 
@@ -91,7 +90,8 @@ def _add_identity(group: "argparse._ArgumentGroup") -> None:
         metavar="NAMESPACE/NAME",
         required=True,
         type=_pool,
-        help="its namespace and deployment name",
+        help="its namespace and deployment name; the cluster is told by --cluster-id "
+        "(to `register`, --pool names all three)",
     )
     add(
         "--region",
@@ -224,8 +224,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _settings(args: argparse.Namespace) -> RelaySettings:
     """Raises Misused."""
-    relay_id = args.relay_id or os.environ.get(POD_VARIABLE) or socket.gethostname()
-    registration = _registration(args, relay_id)
+    relay_id, told_by = _relay_id(args)
+    registration = _registration(args, relay_id, told_by)
     content = registration.content
     openai_url = args.openai_url or next(map(_without_v1, args.frontends), None)
     if openai_url is None:
@@ -248,7 +248,16 @@ def _settings(args: argparse.Namespace) -> RelaySettings:
     )
 
 
-def _registration(args: argparse.Namespace, relay_id: str) -> Registration:
+def _relay_id(args: argparse.Namespace) -> tuple[str, str]:
+    """The id, and what it was told by."""
+    if args.relay_id:
+        return args.relay_id, "--relay-id"
+    if told := os.environ.get(POD_VARIABLE):
+        return told, POD_VARIABLE
+    return socket.gethostname(), "the host name, which is used without --relay-id,"
+
+
+def _registration(args: argparse.Namespace, relay_id: str, told_by: str) -> Registration:
     """What will be registered, held to every rule now. Raises Misused."""
     cluster_id = args.cluster_id
     if cluster_id is None:
@@ -274,7 +283,8 @@ def _registration(args: argparse.Namespace, relay_id: str) -> Registration:
     except InvalidInput as error:
         field, message = error.violations[0]
         named = field.partition("[")[0]
-        raise Misused(f"{_FLAG_OF_FIELD.get(named, named)} {message}") from None
+        source = {**_FLAG_OF_FIELD, "relay_id": told_by}.get(named, named)
+        raise Misused(f"{source} {message}") from None
 
 
 def _default_servers() -> list[str]:

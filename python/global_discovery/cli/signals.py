@@ -9,6 +9,7 @@ import os
 import signal
 from types import FrameType
 
+_STOPPING = (signal.SIGTERM, signal.SIGINT)
 _AWAKE_SECONDS = 0.2
 
 
@@ -20,8 +21,9 @@ class StopSignals:
         self._first: int | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._seen = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _STOPPING:
             signal.signal(number, self._on_signal)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)  # see `entry`
 
     async def wait(self) -> None:
         """Returns once the first one has come, be it long ago."""

@@ -28,7 +28,7 @@ from global_discovery.client.carrying import CarryingFold
 from global_discovery.client.errors import CallFailed, causes
 from global_discovery.client.fold import PoolKey, Update
 from global_discovery.client.pool_index import PoolIndex
-from global_discovery.client.servers import Servers
+from global_discovery.client.servers import checked_servers
 from global_discovery.client.timing import SystemTimer, Timer
 from global_discovery.client.tls import TlsSettings
 from global_discovery.client.view_saver import ViewSaver
@@ -64,7 +64,7 @@ class PoolCache:
         timer: Timer | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """Raises ValueError without a server; opens nothing yet.
+        """Raises ValueError without a server, or for one that is none; opens nothing yet.
 
         `servers` are gRPC targets (`host:port`), the first one preferred, and URLs
         (`http://host:port`) of servers of which only HTTP can be reached, which are
@@ -75,8 +75,7 @@ class PoolCache:
         `idle_seconds`, 1 to 25: after three times that a silent server is left.
         """
         self._timer = timer or SystemTimer()
-        Servers(servers)  # refuses an empty list now, and not when it is entered
-        self._servers = tuple(servers)
+        self._servers = checked_servers(servers)
         self._wanted = wanted
         self._tls = tls
         self._idle_seconds = idle_seconds
@@ -169,7 +168,9 @@ class PoolCache:
     async def changes(self) -> AsyncIterator[CacheState]:
         """The state at once, and again after each change of pools, mark or connection.
 
-        Changes that come while the caller is busy are told as one. Ends with the cache.
+        That a server is still not reached is no change; the first failure, a lost
+        connection and a new one are. Changes that come while the caller is busy are
+        told as one. Ends with the cache.
         """
         seen = -1
         while not self._stopped:
@@ -205,7 +206,7 @@ class PoolCache:
                 await self._timer.sleep(AFTER_A_FAULT_SECONDS)
 
     def _take(self, step: WatchState[Any]) -> None:
-        reconnected = step.connection != self._connection
+        reconnected = _standing(step.connection) != _standing(self._connection)
         if step.connection.last_error is not None:
             self._fault = None
         self._connection = step.connection
@@ -242,6 +243,13 @@ class PoolCache:
             await self._timer.sleep(SAVER_STEP_SECONDS)
             if self._synced and saver.is_due(self._version):
                 await saver.save(tuple(self._fold.known()), self._version)
+
+
+def _standing(connection: Connection) -> tuple[object, ...]:
+    """What of a connection is news; not which server is away just now, and why once more."""
+    if connection.connected:
+        return (True, connection.server, connection.info)
+    return (False, connection.last_error is not None)
 
 
 def _touched(update: Update[PoolKey, Any]) -> list[PoolKey]:

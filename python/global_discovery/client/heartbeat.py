@@ -14,6 +14,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import grpc
+
 from global_discovery.client.errors import CallFailed
 from global_discovery.client.heartbeat_schedule import (
     HeartbeatSchedule,
@@ -23,13 +25,15 @@ from global_discovery.client.heartbeat_schedule import (
 )
 from global_discovery.client.registration_calls import (
     RegistrationCalls,
-    checked_server,
     open_calls,
 )
 from global_discovery.client.rest_registration import Granted
+from global_discovery.client.servers import Servers, checked_servers
 from global_discovery.client.timing import SystemTimer, Timer, within
 from global_discovery.client.tls import ClientTls, TlsSettings
 from global_discovery.v1 import pool_pb2
+
+_ABOUT_THE_INSTANCE = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.NOT_FOUND}
 
 _LOG = logging.getLogger(__name__)
 
@@ -49,17 +53,17 @@ class PoolHeartbeat:
         on_state: Callable[[HeartbeatState], None] | None = None,
         timer: Timer | None = None,
     ) -> None:
-        """`servers` are those to call, the first one preferred; raises ValueError without any.
+        """`servers` are those to call, the first one preferred.
 
-        Each is a gRPC target, or an `http://` or `https://` URL of a server that is
-        to be called over REST; one may stand beside the other. `relay_id` must
-        differ between the relays of one pool and stay the same when one restarts.
+        Raises ValueError when there is none, or when one cannot be called. Each is a
+        gRPC target, or an `http://` or `https://` URL of a server that is to be called
+        over REST; one may stand beside the other. `relay_id` must differ between the
+        relays of one pool and stay the same when one restarts.
         Without `tls` gRPC is in plain text, and `https://` by the system's CAs.
         `on_state` is called after each call that ended; what it raises is logged, and
         ends nothing.
         """
-        called = [checked_server(server) for server in servers]
-        self._schedule = HeartbeatSchedule(called, relay_id=relay_id)
+        self._schedule = HeartbeatSchedule(checked_servers(servers), relay_id=relay_id)
         self._tls = ClientTls.of(tls)
         self._on_state = on_state
         self._timer = timer or SystemTimer()
@@ -79,6 +83,7 @@ class PoolHeartbeat:
     def set(self, registration: pool_pb2.PoolRegistration | None) -> None:
         """What to register from now on; it goes out at once when it differs.
 
+        That ends the call under way, if the lease is held: see `HeartbeatSchedule`.
         None sends nothing, and the lease ends by itself. The message is copied.
         """
         self._schedule.set(registration, self._timer.now())
@@ -133,24 +138,39 @@ class PoolHeartbeat:
             await within(self._timer, wait.until - self._timer.now(), self._changed.wait())
 
     async def _send(self, send: Send) -> None:
-        """Makes a call and takes its outcome, unless a stop ends it."""
+        """Makes a call and takes its outcome, unless a stop or a new registration ends it."""
         call = asyncio.ensure_future(self._register(send))
-        stopping = asyncio.ensure_future(self._stopping.wait())
         try:
-            await asyncio.wait({call, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            while not (call.done() or self._stopping.is_set() or self._is_in_the_way()):
+                await self._done_or_changed(call)
             if not call.done() and self._needs_the_answer():
                 with contextlib.suppress(TimeoutError):
                     await within(self._timer, FIRST_ANSWER_SECONDS, _done(call))
             if call.done():
                 self._take(call)
+            elif not self._stopping.is_set():
+                self._schedule.gave_up(self._timer.now())
         finally:
             call.cancel()
-            stopping.cancel()
-            await asyncio.wait({call, stopping})
+            await asyncio.wait({call})
+
+    def _is_in_the_way(self) -> bool:
+        return self._schedule.gives_up(self._timer.now())
+
+    async def _done_or_changed(self, call: "asyncio.Task[Granted]") -> None:
+        """Until the call has ended, something was set, or a stop is asked for."""
+        self._changed.clear()
+        changed = asyncio.ensure_future(self._changed.wait())
+        try:
+            await asyncio.wait({call, changed}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            changed.cancel()
+            await asyncio.wait({changed})
 
     def _needs_the_answer(self) -> bool:
         """Whether only the answer under way tells which lease the stop is to withdraw."""
-        return self._withdraw and not self._schedule.holds_lease(self._timer.now())
+        stops = self._stopping.is_set() and self._withdraw
+        return stops and not self._schedule.holds_lease(self._timer.now())
 
     def _take(self, call: "asyncio.Task[Granted]") -> None:
         try:
@@ -185,7 +205,7 @@ class PoolHeartbeat:
                 if not self._schedule.has_ended(error):
                     self._schedule.not_withdrawn(error)
                     self._tell()
-                    if not servers.repeat_at_once():
+                    if not _is_tried_again(error, servers):
                         return
                     servers.move_on()
                     new_connection = True
@@ -216,6 +236,18 @@ class PoolHeartbeat:
             self._on_state(self._schedule.state())
         except Exception:  # noqa: BLE001 - the caller's function may raise anything
             _LOG.exception("the on_state callback of a heartbeat failed")
+
+
+def _is_tried_again(error: CallFailed, servers: Servers) -> bool:
+    """Whether a withdrawal that failed is tried at the next instance.
+
+    With one server that is the same name again, which is of use only where it led
+    to none that could answer, or to one that may be another than knows the lease.
+    """
+    alone = len(servers.in_turn()) == 1
+    if alone and (error.code not in _ABOUT_THE_INSTANCE or error.details.retry_after > 0):
+        return False
+    return servers.repeat_at_once()
 
 
 async def _done(call: "asyncio.Task[Any]") -> None:

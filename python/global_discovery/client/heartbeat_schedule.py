@@ -14,10 +14,15 @@ a time.
   and once more 1 s before the lease ends; at the next server, unless the failure
   is about what was sent.
 * A server that asks not to be called for a while (Retry-After, RetryInfo) is not
-  called before that, for at most one lease: another one is, where there is one,
-  and so is this one 1 s before the lease ends.
+  called before that, for at most one lease and whatever there is to send: another
+  one is, where there is one, and so is this one 1 s before the lease ends.
 * An unavailable instance is first answered by repeating the call at each other
-  one at once, over a new connection.
+  one at once, over a new connection; one server alone is called once more, as
+  another instance may stand behind its name, unless it asked for time.
+* A changed registration does not wait for the call under way: that one is given
+  up. It may still arrive; so this is done only where the lease's `sequence`, or
+  another key, keeps it from undoing the new one, and not twice in a row, so that
+  a registration that never rests is renewed all the same.
 * A lease that was withdrawn is given up: its id is dropped, and the pool is
   registered anew one lease later.
 * A lease without an id, as servers of an older kind grant it, is renewed by
@@ -101,7 +106,7 @@ class HeartbeatState:
     failing: bool
     """Whether the last call failed."""
     last_error: CallFailed | None
-    """Stays when calls succeed again; `causes` tells what led to it."""
+    """Stays when calls succeed again; its chain of `__cause__` tells what led to it."""
     next_attempt: float | None
     """When the next call is due; None while one is under way or there is nothing to send."""
     withdrawn: bool
@@ -135,6 +140,9 @@ class HeartbeatSchedule:
         """The servers that asked not to be called, and until when."""
         self._sent: pool_pb2.PoolRegistration | None = None
         self._sent_at = 0.0
+        self._sent_lease_id = ""
+        self._gave_up = False
+        """Whether the call before was given up."""
         self._last_success: float | None = None
         self._last_error: CallFailed | None = None
         self._failing = False
@@ -152,6 +160,7 @@ class HeartbeatSchedule:
         if now < due:
             return Wait(due)
         self._sent, self._sent_at = self._registration, now
+        self._sent_lease_id = self._lease_id
         self._sequence += 1
         new_connection, self._new_connection = self._new_connection, False
         request = pb.RegisterPoolRequest(
@@ -234,13 +243,32 @@ class HeartbeatSchedule:
                 self._held_until = now
             self._due = now
             self._servers.begin_round()
+            if self._sent is None:  # else the server of the call under way stays the current one
+                self._call_next(now, now)
         self._registration = registration
+
+    def gives_up(self, now: float) -> bool:
+        """Whether the call under way is in the way; if so, end it and tell `gave_up`."""
+        sent, newest = self._sent, self._registration
+        if sent is None or newest is None or sent is newest or self._gave_up:
+            return False
+        numbered = bool(self._sent_lease_id) and self.holds_lease(now)
+        return numbered or sent.key != newest.key
+
+    def gave_up(self, now: float) -> None:
+        """The call under way was ended without an answer, for what is to be sent instead."""
+        self._sent = None
+        self._gave_up = True
+        # The one in use may be why there was no answer.
+        self._new_connection = True
+        self._call_next(now, now)
 
     def answered(
         self, response: pb.RegisterPoolResponse, now: float, *, instance: str = ""
     ) -> None:
         """The call that was sent succeeded; `instance` is the one that answered, if it said so."""
         sent, self._sent = self._sent, None
+        self._gave_up = False
         self._lease_seconds = max(1.0, float(response.lease_duration_secs))
         told = max(1.0, float(response.heartbeat_interval_secs))
         self._interval = told if 2 * told <= self._lease_seconds else self._lease_seconds / 3
@@ -264,6 +292,7 @@ class HeartbeatSchedule:
     def failed(self, error: CallFailed, now: float) -> None:
         """The call that was sent failed, in whatever way."""
         sent, self._sent = self._sent, None
+        self._gave_up = False
         self._failing = True
         self._last_error = error
         if error.details.retry_after > 0:
@@ -275,8 +304,8 @@ class HeartbeatSchedule:
         if error.code is grpc.StatusCode.FAILED_PRECONDITION and _is_of(sent, self._key):
             self._forget_lease()
             self._held_until = now + self._lease_seconds
-        elif sent is not self._registration or self._repeats(error):
-            self._due = now
+        elif sent is not self._registration or self._repeats(error, now):
+            self._call_next(now, now)
         else:
             self._back_off(now)
 
@@ -306,17 +335,27 @@ class HeartbeatSchedule:
 
     # -- the rules -----------------------------------------------------------
 
-    def _repeats(self, error: CallFailed) -> bool:
-        """Whether the call is repeated at once, at another instance."""
-        return error.code is grpc.StatusCode.UNAVAILABLE and self._servers.repeat_at_once()
+    def _repeats(self, error: CallFailed, now: float) -> bool:
+        """Whether the call is repeated at once, at another instance, which is then current."""
+        if error.code is not grpc.StatusCode.UNAVAILABLE:
+            return False
+        while self._servers.repeat_at_once():
+            if self._not_before.get(self._servers.current, now) <= now:
+                return True
+            self._servers.move_on()
+        return False
 
     def _back_off(self, now: float) -> None:
         self._servers.begin_round()
-        self._due = now + self._retry
-        self._retry = min(2 * self._retry, self._interval)
+        retry, self._retry = self._retry, min(2 * self._retry, self._interval)
+        self._call_next(now, now + retry)
+
+    def _call_next(self, now: float, due: float) -> None:
+        """The next call is due then, or later where all asked for time, or at the last chance."""
+        self._due = due
         self._choose_willing()
         last_chance = self._last_chance
-        if last_chance is None or self._sent_at >= last_chance:
+        if self._due <= now or last_chance is None or self._sent_at >= last_chance:
             return
         # A try shortly before the last chance would be under way when it comes.
         if (

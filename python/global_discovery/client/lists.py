@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import grpc
 
 from global_discovery.client.errors import CallFailed, answer
-from global_discovery.client.servers import Servers, open_channel, open_stub
+from global_discovery.client.servers import Servers, checked_servers, open_channel, open_stub
 from global_discovery.client.tls import ClientTls, TlsSettings
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
@@ -117,7 +117,7 @@ async def _first_answer(
     tls: TlsSettings | None,
 ) -> T:
     """Tries each server at once, and a single one a second time, over a new connection."""
-    order, own_tls = Servers(servers), ClientTls.of(tls)
+    order, own_tls = Servers(checked_servers(servers)), ClientTls.of(tls)
     while True:
         try:
             return await ask(order.current, own_tls)

@@ -23,7 +23,6 @@ from global_discovery.client.servers import (
 )
 from global_discovery.client.timing import Timer
 from global_discovery.client.tls import ClientTls
-from global_discovery.domain import frontend_url
 from global_discovery.v1 import pool_discovery_pb2 as pb
 
 if TYPE_CHECKING:
@@ -51,16 +50,6 @@ def open_calls(server: str, timer: Timer, tls: ClientTls | None = None) -> Regis
     if is_url(server):
         return RestRegistrationCalls(server, timer, tls)
     return _GrpcRegistrationCalls(server, tls)
-
-
-def checked_server(server: str) -> str:
-    """A server as it is called; raises ValueError for a URL that cannot be one."""
-    if not is_url(server):
-        return server
-    try:
-        return frontend_url.normalize(server)
-    except frontend_url.BadUrl as problem:
-        raise ValueError(f"the server {server!a} {problem}") from None
 
 
 class _GrpcRegistrationCalls:

@@ -5,6 +5,10 @@ that a crash leaves either. Its first line names format, version and the digest 
 what follows; a file that is damaged, of a newer release, too long or no file at
 all is refused with a sentence. Times in it are by the wall clock.
 
+What it puts itself in the place of is a file that it could read, whatever that
+held, or nothing: never a device, a FIFO, a socket, a folder or a file that is not
+for it to read. A link stays, and the file that it points to is replaced.
+
 A writer that was killed leaves its unfinished file behind. Writers hold a lock on
 theirs (flock), which ends with the process: what nobody holds is a leftover, and
 `remove_leftovers` takes it away. Where the file system knows no locks it removes
@@ -56,6 +60,8 @@ class SavedView:
 
 def write_view(path: Path, view: SavedView) -> None:
     """Puts the view in the place of the file. Raises OSError; the old file is then untouched."""
+    path = place_of(path)
+    _refuse_what_is_not_ours(path)
     # A name of its own: two containers that share the folder may share a process id, too.
     beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
     try:
@@ -79,11 +85,29 @@ def remove_leftovers(path: Path) -> None:
     A writer whose file is taken in the instant between making and locking it
     fails with OSError, as on a full disk, and saves again later.
     """
+    path = place_of(path)
     leftover = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]+\.new")
     with contextlib.suppress(OSError):
         for beside in path.parent.iterdir():
             if leftover.fullmatch(beside.name):
                 _remove_unless_locked(beside)
+
+
+def place_of(path: Path) -> Path:
+    """Where the file itself is, or will be: behind all links."""
+    return Path(os.path.realpath(path))
+
+
+def _refuse_what_is_not_ours(path: Path) -> None:
+    """Raises OSError. A rename would replace whatever has the name, a device too."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError("it is not a regular file")
+    if not os.access(path, os.R_OK):
+        raise OSError("it cannot be read, and so is not replaced")
 
 
 def _remove_unless_locked(beside: Path) -> None:

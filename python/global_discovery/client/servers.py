@@ -6,6 +6,7 @@ behind which several stand; so "another instance" is the next server, and with
 only one the same name over a new connection.
 """
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import grpc
 
 from global_discovery.client.errors import CallFailed
 from global_discovery.client.tls import ClientTls
+from global_discovery.domain import frontend_url
 from global_discovery.pem import BadTlsFile
 from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceStub
 
@@ -31,6 +33,36 @@ CHANNEL_OPTIONS: list[tuple[str, int]] = [
     # Pings go on however long no data was sent.
     ("grpc.http2.max_pings_without_data", 0),
 ]
+
+
+_TARGET = re.compile(r"[^\s/]+|(?:dns|ipv4|ipv6|unix|unix-abstract|vsock|xds):\S+")
+"""What gRPC calls a target: an address, or a name of one of its schemes."""
+
+
+def checked_servers(servers: Sequence[str]) -> tuple[str, ...]:
+    """The servers as they are called.
+
+    Raises ValueError, which names the argument `servers`, when there is none, or one
+    is neither a gRPC target nor an http(s) URL. Whether it exists is not asked.
+    """
+    if isinstance(servers, str | bytes):
+        raise ValueError("servers must be a list of servers, not one string")  # noqa: TRY004 - as promised
+    if not servers:
+        raise ValueError("servers must name at least one server")
+    return tuple(_checked(f"servers[{at}]", server) for at, server in enumerate(servers))
+
+
+def _checked(name: str, server: object) -> str:
+    if not isinstance(server, str) or not server:
+        raise ValueError(f"{name} must be a text that is not empty")
+    if is_url(server):
+        try:
+            return frontend_url.normalize(server)
+        except frontend_url.BadUrl as problem:
+            raise ValueError(f"{name} {server!a} {problem}") from None
+    if _TARGET.fullmatch(server) is None:
+        raise ValueError(f"{name} {server!a} is neither host:port nor an http:// or https:// URL")
+    return server
 
 
 def is_url(server: str) -> bool:

@@ -30,7 +30,13 @@ import grpc
 from global_discovery.client.errors import CallFailed, answer
 from global_discovery.client.fold import Fold, PoolFold, RouterFold, Update, WatchResponse
 from global_discovery.client.polling import longest_silence, polled
-from global_discovery.client.servers import Servers, is_url, open_channel, open_stub
+from global_discovery.client.servers import (
+    Servers,
+    checked_servers,
+    is_url,
+    open_channel,
+    open_stub,
+)
 from global_discovery.client.timing import SystemTimer, Timer, within
 from global_discovery.client.tls import ClientTls, TlsSettings
 from global_discovery.v1 import pool_discovery_pb2 as pb
@@ -92,7 +98,7 @@ class Reconnect:
 
     def __init__(self, servers: Sequence[str], jitter: Callable[[], float] = random.random) -> None:
         """`jitter` gives numbers from 0 to below 1."""
-        self._order = sorted(servers, key=is_url)
+        self._order = sorted(checked_servers(servers), key=is_url)
         self._servers = Servers(self._order)
         self._jitter = jitter
         self._pause = FIRST_PAUSE_SECONDS

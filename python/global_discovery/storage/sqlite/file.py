@@ -15,6 +15,7 @@ import contextlib
 import json
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -195,10 +196,20 @@ class StoreFile:
             raise FileFailed(f"{self.path} is damaged: {found}", lost=True)
 
     def _make_private(self) -> None:
-        """Before it is opened: closing a file would give up this process's locks on it."""
+        """Before it is opened: closing a file would give up this process's locks on it.
+
+        Leaves alone what is no regular file: a device with other rights is of use
+        to nobody any more, and opening one may do something already.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            kind = stat.S_IFMT(self.path.stat().st_mode)
+            if kind not in (stat.S_IFREG, stat.S_IFDIR):  # a directory is refused below
+                raise FileFailed(f"{self.path} is not a regular file")
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWNER_ONLY)
         try:
             found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):  # it was put there this instant
+                raise FileFailed(f"{self.path} is not a regular file")
             if found.st_mode & 0o777 & ~OWNER_ONLY and found.st_uid == os.geteuid():
                 os.fchmod(descriptor, OWNER_ONLY)
             self._inode = (found.st_dev, found.st_ino)
