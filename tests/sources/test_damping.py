@@ -3,7 +3,7 @@
 import pytest
 
 from global_discovery.domain.change import Departure
-from global_discovery.sources import join as join_module
+from global_discovery.sources.joined import join as join_module
 from support.join_world import FRONTENDS, RELAYS, JoinWorld, keys
 
 OTHER = "http://10.1.0.99:8000"

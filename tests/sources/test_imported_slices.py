@@ -6,7 +6,7 @@ from global_discovery.domain.completeness import Mark, Reason
 from global_discovery.domain.events import Event
 from global_discovery.domain.pool import PoolKey
 from global_discovery.slices.recognise import Refusal, Service
-from global_discovery.sources.imported_slices import REFUSALS_TOLD_ONE_BY_ONE
+from global_discovery.sources.imported.slices import REFUSALS_TOLD_ONE_BY_ONE
 from support.imported import KARMADA, SlicesWorld, a_slice, endpoint, sample
 
 KEY = PoolKey("rome", "models", "qwen")

@@ -5,7 +5,7 @@ import pytest
 from global_discovery.domain.change import Departure
 from global_discovery.domain.errors import LeaseWithdrawn
 from global_discovery.domain.events import Event
-from global_discovery.sources.registrations import new_lease_id
+from global_discovery.sources.registered.registrations import new_lease_id
 from support.lease_world import KEY, LeaseWorld, keys
 
 

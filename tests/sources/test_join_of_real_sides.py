@@ -7,7 +7,7 @@ from global_discovery.domain.change import Departure
 from global_discovery.domain.events import Event
 from global_discovery.domain.pool import Pool, PoolKey
 from global_discovery.slices.model import EndpointSlice
-from global_discovery.sources.join import JoinedPools
+from global_discovery.sources.joined.join import JoinedPools
 from global_discovery.view.filters import PoolFilter
 from global_discovery.view.view import View
 from support.imported import SlicesWorld, a_slice, endpoint

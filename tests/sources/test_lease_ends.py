@@ -4,9 +4,9 @@ import pytest
 
 from global_discovery.domain.change import Departure
 from global_discovery.domain.events import Event
-from global_discovery.sources import registrations as registrations_module
-from global_discovery.sources.registrations import LAPSES_TOLD_ONE_BY_ONE, LEASES_A_TICK
-from global_discovery.sources.shares import Share
+from global_discovery.sources.registered import registrations as registrations_module
+from global_discovery.sources.registered.registrations import LAPSES_TOLD_ONE_BY_ONE, LEASES_A_TICK
+from global_discovery.sources.registered.shares import Share
 from support.lease_world import KEY, LeaseWorld, keys
 
 

@@ -12,7 +12,7 @@ from global_discovery.domain.errors import LeaseWithdrawn, TooManyShares
 from global_discovery.domain.events import Event
 from global_discovery.domain.lease import Heartbeat, LeaseTerms, Withdrawal
 from global_discovery.domain.pool import Content, Location, Pool, PoolKey, Registration
-from global_discovery.sources.registrations import Registrations
+from global_discovery.sources.registered.registrations import Registrations
 from support.clock import FakeClock
 from support.lease_reference import LeaseReference
 

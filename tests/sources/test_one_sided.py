@@ -4,7 +4,7 @@ import pytest
 
 from global_discovery.domain.completeness import Mark, Reason
 from global_discovery.domain.events import Event
-from global_discovery.sources.one_sided import OneSided, Side, patience
+from global_discovery.sources.joined.one_sided import OneSided, Side, patience
 from support.hand_source import EXACT
 from support.join_world import IN_SYNC, KEY, OUT_OF_SYNC, JoinWorld, keys
 

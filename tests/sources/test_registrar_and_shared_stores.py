@@ -6,7 +6,7 @@ import pytest
 
 from global_discovery.domain.errors import LeaseWithdrawn, ShareNotFound, StoreUnwritable
 from global_discovery.domain.events import Event
-from global_discovery.sources.registrar import SHARES_A_TURN
+from global_discovery.sources.registered.registrar import SHARES_A_TURN
 from global_discovery.storage.store import Reading
 from support.lease_world import KEY, a_seen_share, keys
 from support.registrar_world import RegistrarWorld

@@ -6,8 +6,8 @@ import pytest
 
 from global_discovery.domain.explanation import Ending, NearMissKind
 from global_discovery.domain.pool import PoolKey
-from global_discovery.sources.ended_shares import MAX_A_POOL, MAX_POOLS
 from global_discovery.sources.near_misses import LOOKED_AT, alike, near_misses
+from global_discovery.sources.registered.ended_shares import MAX_A_POOL, MAX_POOLS
 from support.lease_world import KEY, LeaseWorld, a_seen_share, keys
 
 OTHER = PoolKey("c1", "ns", "other")

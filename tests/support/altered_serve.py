@@ -16,7 +16,7 @@ from global_discovery.cli.parser import Parser
 from global_discovery.cli.serve_flags import read_values
 from global_discovery.cli.signals import StopSignals
 from global_discovery.serving import service
-from global_discovery.sources.registrations import Registrations
+from global_discovery.sources.registered.registrations import Registrations
 from global_discovery.storage.memory import MemoryStore
 from global_discovery.storage.store import Reading, StoredShare
 

@@ -10,8 +10,8 @@ from global_discovery.serving.core import ImportedSources
 from global_discovery.slices.imported import ImportedPool
 from global_discovery.slices.naming import Naming
 from global_discovery.slices.recognise import Discovery
-from global_discovery.sources.imported_pools import ImportedPools
-from global_discovery.sources.imported_slices import ImportedSlices
+from global_discovery.sources.imported.pools import ImportedPools
+from global_discovery.sources.imported.slices import ImportedSlices
 from support.hand_source import HandSource
 from support.join_world import FRONTENDS, OUT_OF_SYNC, RELAYS
 

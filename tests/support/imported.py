@@ -16,9 +16,9 @@ from global_discovery.slices.imported import ImportedPool
 from global_discovery.slices.model import EndpointSlice, decode_slice
 from global_discovery.slices.naming import Naming
 from global_discovery.slices.recognise import Discovery
-from global_discovery.sources.imported_pools import ImportedPools
-from global_discovery.sources.imported_routers import ImportedRouters, RouterService
-from global_discovery.sources.imported_slices import ENDPOINTS_A_TURN, ImportedSlices
+from global_discovery.sources.imported.pools import ImportedPools
+from global_discovery.sources.imported.routers import ImportedRouters, RouterService
+from global_discovery.sources.imported.slices import ENDPOINTS_A_TURN, ImportedSlices
 
 FILES = Path(__file__).resolve().parents[1] / "slices/samples"
 MCS, KARMADA = Discovery.MCS, Discovery.KARMADA

@@ -8,8 +8,8 @@ from global_discovery.serving.core import ImportedSources
 from global_discovery.slices.model import EndpointSlice
 from global_discovery.slices.naming import Naming
 from global_discovery.slices.recognise import Discovery
-from global_discovery.sources.imported_pools import ImportedPools
-from global_discovery.sources.imported_slices import ImportedSlices
+from global_discovery.sources.imported.pools import ImportedPools
+from global_discovery.sources.imported.slices import ImportedSlices
 from support.hand_watching import NoFigures
 
 

@@ -5,7 +5,7 @@ from global_discovery.domain.completeness import Mark, Reason
 from global_discovery.domain.events import Event
 from global_discovery.domain.pool import Content, Location, Pool, PoolKey
 from global_discovery.slices.imported import ImportedPool
-from global_discovery.sources.join import JoinedPools
+from global_discovery.sources.joined.join import JoinedPools
 from global_discovery.view.filters import PoolFilter
 from global_discovery.view.view import View
 from support.clock import FakeClock

@@ -7,7 +7,7 @@ from global_discovery.domain.change import Departure
 from global_discovery.domain.events import Event
 from global_discovery.domain.lease import Heartbeat, LeaseTerms, Withdrawal
 from global_discovery.domain.pool import Content, Location, Pool, PoolKey, Registration
-from global_discovery.sources.registrations import Registrations
+from global_discovery.sources.registered.registrations import Registrations
 from global_discovery.storage.store import Reading, SeenShare, StoredShare, StoreState
 from support.clock import FakeClock
 

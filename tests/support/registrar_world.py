@@ -2,7 +2,7 @@
 
 from global_discovery.domain.lease import Heartbeat, Withdrawal
 from global_discovery.domain.pool import Content, Location, Registration
-from global_discovery.sources.registrar import Registrar
+from global_discovery.sources.registered.registrar import Registrar
 from support.failing_store import FailingStore
 from support.lease_world import KEY, LeaseWorld
 

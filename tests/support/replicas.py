@@ -14,8 +14,8 @@ from global_discovery.domain.errors import DiscoveryError, LeaseWithdrawn, Share
 from global_discovery.domain.events import Event
 from global_discovery.domain.lease import Heartbeat, LeaseTerms, Withdrawal
 from global_discovery.domain.pool import Content, Location, Pool, PoolKey, Registration
-from global_discovery.sources.registrar import Registrar
-from global_discovery.sources.registrations import Registrations
+from global_discovery.sources.registered.registrar import Registrar
+from global_discovery.sources.registered.registrations import Registrations
 from global_discovery.storage.dynamodb.api import DynamoDB
 from global_discovery.storage.dynamodb.store import DynamoDBStore
 from support.clock import FakeClock

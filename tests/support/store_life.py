@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from global_discovery.domain.lease import Heartbeat, Renewals, Withdrawal
 from global_discovery.domain.pool import Content, Location, PoolKey, Registration
-from global_discovery.sources.registrar import Registrar
+from global_discovery.sources.registered.registrar import Registrar
 from global_discovery.storage.store import RegistrationStore
 from support.clock import FakeClock
 from support.lease_world import KEY, TICK, LeaseWorld

@@ -20,7 +20,7 @@ from global_discovery.domain.errors import InvalidInput, LeaseWithdrawn, SlowWat
 from global_discovery.domain.lease import LeaseTerms
 from global_discovery.domain.pool import Pool, PoolKey
 from global_discovery.serving import wire
-from global_discovery.sources.registrations import Registrations
+from global_discovery.sources.registered.registrations import Registrations
 from global_discovery.sources.source import Update
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.view import position as positions

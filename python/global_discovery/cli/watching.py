@@ -6,7 +6,7 @@ from global_discovery.cli.serve_flags.general import POOL_DISCOVERY
 from global_discovery.serving.watching import SlicesWatching, WatchingSettings
 from global_discovery.slices.naming import Naming
 from global_discovery.slices.recognise import Discovery
-from global_discovery.sources.imported_routers import RouterService
+from global_discovery.sources.imported.routers import RouterService
 
 __all__ = ["SlicesWatching", "settings_from"]
 

@@ -16,9 +16,9 @@ from global_discovery.domain.pool import Pool, PoolKey, Router
 from global_discovery.serving import wire
 from global_discovery.slices.imported import ImportedPool
 from global_discovery.sources.explainer import Explainer
-from global_discovery.sources.join import JoinedPools
-from global_discovery.sources.registrar import Registrar
-from global_discovery.sources.registrations import Registrations
+from global_discovery.sources.joined.join import JoinedPools
+from global_discovery.sources.registered.registrar import Registrar
+from global_discovery.sources.registered.registrations import Registrations
 from global_discovery.sources.routers import ConfiguredRouters
 from global_discovery.sources.source import Source
 from global_discovery.storage.store import RegistrationStore
@@ -28,7 +28,7 @@ from global_discovery.view.pages import Pages
 from global_discovery.view.view import Keyed, View
 
 if TYPE_CHECKING:  # at run time it needs the extra `kubernetes`, which not every mode has
-    from global_discovery.sources.imported_pools import ImportedPools
+    from global_discovery.sources.imported.pools import ImportedPools
 
 T = TypeVar("T", bound=Keyed)
 

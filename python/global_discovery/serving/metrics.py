@@ -22,7 +22,7 @@ from prometheus_client.utils import floatToGoString
 
 from global_discovery.domain.completeness import Mark, Reason
 from global_discovery.serving.core import Core
-from global_discovery.sources.join import JoinedPools
+from global_discovery.sources.joined.join import JoinedPools
 from global_discovery.view.fanout import FanOut
 
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)

@@ -27,10 +27,14 @@ from global_discovery.serving.metrics import counter, gauge
 from global_discovery.slices.model import EndpointSlice, decode_slice
 from global_discovery.slices.naming import Naming
 from global_discovery.slices.recognise import SELECTORS, Discovery
-from global_discovery.sources.imported_pools import ImportedPools
-from global_discovery.sources.imported_routers import ImportedRouters, RouterService
-from global_discovery.sources.imported_slices import ImportedSlices
-from global_discovery.sources.member_clusters import CLUSTERS, MemberClusters, decode_cluster
+from global_discovery.sources.imported.member_clusters import (
+    CLUSTERS,
+    MemberClusters,
+    decode_cluster,
+)
+from global_discovery.sources.imported.pools import ImportedPools
+from global_discovery.sources.imported.routers import ImportedRouters, RouterService
+from global_discovery.sources.imported.slices import ImportedSlices
 
 WARNINGS = (Event.FRONTEND_PORT_MISSING, Event.SLICE_DAMAGED, Event.TOO_MANY_ENDPOINTS)
 GATHER_SECONDS = 0.05

@@ -25,13 +25,13 @@ from global_discovery.domain.explanation import (
 )
 from global_discovery.domain.lease import LeaseTerms
 from global_discovery.domain.pool import Pool, PoolKey
-from global_discovery.sources.join import JoinedPools, JoinState
+from global_discovery.sources.joined.join import JoinedPools, JoinState
 from global_discovery.sources.near_misses import NearMisses, near_misses
-from global_discovery.sources.registrations import Registrations
+from global_discovery.sources.registered.registrations import Registrations
 from global_discovery.storage.store import StoreState
 
 if TYPE_CHECKING:  # at run time it needs the extra `kubernetes`, which not every mode has
-    from global_discovery.sources.imported_pools import ImportedPools
+    from global_discovery.sources.imported.pools import ImportedPools
 
 
 PORTS_TOLD = 16

@@ -14,7 +14,7 @@ from global_discovery.domain.explanation import MayRead, NearMiss, NearMissKind
 from global_discovery.domain.pool import PoolKey
 
 if TYPE_CHECKING:  # at run time it needs the extra `kubernetes`, which not every mode has
-    from global_discovery.sources.explained_slices import ExplainedSlices
+    from global_discovery.sources.imported.explained_slices import ExplainedSlices
 
 LOOKED_AT = 10_000
 SHOWN = 10

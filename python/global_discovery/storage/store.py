@@ -1,6 +1,6 @@
 """The interface of a registration store.
 
-The leases themselves run in `sources.registrations`, in memory, whatever the
+The leases themselves run in `sources.registered.registrations`, in memory, whatever the
 store. A store makes them outlive the process or reach other instances. A
 registration counts in this instance's view as soon as it was heard; what the
 store adds is told to the caller as success or as UNAVAILABLE. A withdrawal is

@@ -16,7 +16,7 @@ from global_discovery.slices.describe import describe_service, port_texts
 from global_discovery.slices.interpret import Notice, slice_name
 from global_discovery.slices.naming import Naming
 from global_discovery.slices.recognise import Service, claimed
-from global_discovery.sources.imported_slices import ImportedSlices
+from global_discovery.sources.imported.slices import ImportedSlices
 
 REFUSED_LOOKED_AT = 10_000
 REFUSED_SHOWN = 10

@@ -17,8 +17,8 @@ from global_discovery.domain.events import Event, Report
 from global_discovery.domain.lease import Heartbeat, LeaseTerms, Withdrawal
 from global_discovery.domain.pool import Content, Pool, PoolKey
 from global_discovery.domain.timing_wheel import TimingWheel
-from global_discovery.sources.ended_shares import EndedShares
-from global_discovery.sources.shares import (
+from global_discovery.sources.registered.ended_shares import EndedShares
+from global_discovery.sources.registered.shares import (
     MAX_REPLACED,
     MAX_SHARES,
     Identity,

@@ -11,10 +11,10 @@ from global_discovery.slices.imported import ImportedPool
 from global_discovery.slices.interpret import interpret_pool
 from global_discovery.slices.naming import Naming
 from global_discovery.slices.recognise import Service
-from global_discovery.sources.explained_slices import ExplainedSlices
-from global_discovery.sources.imported_slices import ImportedSlices
-from global_discovery.sources.notices import Notices
-from global_discovery.sources.shared_pods import SharedPods
+from global_discovery.sources.imported.explained_slices import ExplainedSlices
+from global_discovery.sources.imported.notices import Notices
+from global_discovery.sources.imported.shared_pods import SharedPods
+from global_discovery.sources.imported.slices import ImportedSlices
 from global_discovery.sources.source import Update
 
 

@@ -26,10 +26,10 @@ from global_discovery.domain.completeness import Mark, Reason, join
 from global_discovery.domain.events import Report, ignore
 from global_discovery.domain.pool import Pool, PoolKey
 from global_discovery.slices.imported import ImportedPool
-from global_discovery.sources.damping import Damping, lost
-from global_discovery.sources.one_sided import OneSided, Side
+from global_discovery.sources.joined.damping import Damping, lost
+from global_discovery.sources.joined.one_sided import OneSided, Side
+from global_discovery.sources.joined.without_frontends import WithoutFrontends
 from global_discovery.sources.source import Source, Update
-from global_discovery.sources.without_frontends import WithoutFrontends
 
 HOLDS_A_DRAIN = 2_500
 

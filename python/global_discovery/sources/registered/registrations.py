@@ -30,15 +30,15 @@ from global_discovery.domain.explanation import RegistrationSide
 from global_discovery.domain.lease import Heartbeat, LeaseTerms, Withdrawal
 from global_discovery.domain.pool import Pool, PoolKey
 from global_discovery.domain.timing_wheel import SLOT_SECONDS
-from global_discovery.sources.explained_shares import explain_shares
-from global_discovery.sources.found_shares import FoundShares
-from global_discovery.sources.listening import Listening
-from global_discovery.sources.mass_lapse import MassLapse
-from global_discovery.sources.share_table import ShareTable, new_lease_id
-from global_discovery.sources.shares import Share
+from global_discovery.sources.registered.explained_shares import explain_shares
+from global_discovery.sources.registered.found_shares import FoundShares
+from global_discovery.sources.registered.listening import Listening
+from global_discovery.sources.registered.mass_lapse import MassLapse
+from global_discovery.sources.registered.share_table import ShareTable, new_lease_id
+from global_discovery.sources.registered.shares import Share
+from global_discovery.sources.registered.store_doubts import StoreDoubts
+from global_discovery.sources.registered.withdrawn_ids import WithdrawnIds
 from global_discovery.sources.source import Update
-from global_discovery.sources.store_doubts import StoreDoubts
-from global_discovery.sources.withdrawn_ids import WithdrawnIds
 from global_discovery.storage.store import MovedLease, Reading, SeenShare, StoredShare, StoreState
 
 LEASES_A_TICK = 2_500

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from global_discovery.domain.clock import Clock
 from global_discovery.domain.completeness import Reason
 from global_discovery.domain.lease import LeaseTerms
-from global_discovery.sources.shares import Share
+from global_discovery.sources.registered.shares import Share
 
 MAX_EXTENSIONS = 3
 

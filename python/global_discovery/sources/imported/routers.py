@@ -9,8 +9,8 @@ from global_discovery.domain.events import Event, Report, ignore
 from global_discovery.domain.pool import Router
 from global_discovery.slices.interpret import interpret_routers
 from global_discovery.slices.recognise import Service
-from global_discovery.sources.imported_slices import ImportedSlices
-from global_discovery.sources.notices import Notices
+from global_discovery.sources.imported.notices import Notices
+from global_discovery.sources.imported.slices import ImportedSlices
 from global_discovery.sources.source import Update
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from global_discovery.domain.change import Departure
 from global_discovery.domain.explanation import Ending
 from global_discovery.domain.pool import PoolKey
-from global_discovery.sources.shares import Identity, Share
+from global_discovery.sources.registered.shares import Identity, Share
 
 MAX_POOLS = 4_096
 MAX_A_POOL = 8

@@ -8,9 +8,9 @@ from global_discovery.domain.explanation import (
     Who,
 )
 from global_discovery.domain.pool import PoolKey
-from global_discovery.sources.listening import Listening
-from global_discovery.sources.share_table import ShareTable
-from global_discovery.sources.shares import Identity, Share
+from global_discovery.sources.registered.listening import Listening
+from global_discovery.sources.registered.share_table import ShareTable
+from global_discovery.sources.registered.shares import Identity, Share
 
 RELAYS_SHOWN = 8
 

@@ -18,10 +18,10 @@ from collections.abc import Iterable
 
 from global_discovery.domain.change import Departure
 from global_discovery.domain.events import Event, Report
-from global_discovery.sources.listening import Listening
-from global_discovery.sources.share_table import ShareTable
-from global_discovery.sources.shares import Share
-from global_discovery.sources.withdrawn_ids import WithdrawnIds
+from global_discovery.sources.registered.listening import Listening
+from global_discovery.sources.registered.share_table import ShareTable
+from global_discovery.sources.registered.shares import Share
+from global_discovery.sources.registered.withdrawn_ids import WithdrawnIds
 from global_discovery.storage.store import SeenShare
 
 ELSEWHERE = "another instance"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from global_discovery.kubernetes.scope import Resource
-from global_discovery.sources.imported_slices import ImportedSlices
+from global_discovery.sources.imported.slices import ImportedSlices
 
 CLUSTERS = Resource("cluster.karmada.io", "v1alpha1", "clusters")
 

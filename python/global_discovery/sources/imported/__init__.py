@@ -1,0 +1,1 @@
+"""Imported EndpointSlices as sources: what they show of pools and of routers."""
