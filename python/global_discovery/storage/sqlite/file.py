@@ -208,8 +208,6 @@ class StoreFile:
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWNER_ONLY)
         try:
             found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):  # it was put there this instant
-                raise FileFailed(f"{self.path} is not a regular file")
             if found.st_mode & 0o777 & ~OWNER_ONLY and found.st_uid == os.geteuid():
                 os.fchmod(descriptor, OWNER_ONLY)
             self._inode = (found.st_dev, found.st_ino)
