@@ -6,6 +6,7 @@ does is checked by running the same tests over moto. A test can have calls fail
 before or after they were done, take time, or answer in small pages.
 """
 
+import asyncio
 import copy
 import re
 from collections import deque
@@ -191,3 +192,27 @@ def _snake(operation: str) -> str:
 
 def _key_of(item: Mapping[str, Any]) -> Key:
     return item["pk"]["S"], item["sk"]["S"]
+
+
+async def passed(operation: str, request: Mapping[str, Any]) -> None:
+    """The hook of a way on which nothing happens."""
+    del operation, request
+
+
+class Gate:
+    """Holds the calls of one operation until it is opened, and counts those that wait."""
+
+    def __init__(self, way: Through, operation: str) -> None:
+        self.waiting = 0
+        self.most = 0
+        self.open = asyncio.Event()
+        self._operation = operation
+        way.before = self._hold
+
+    async def _hold(self, operation: str, request: Mapping[str, Any]) -> None:
+        del request
+        if operation == self._operation:
+            self.waiting += 1
+            self.most = max(self.most, self.waiting)
+            await self.open.wait()
+            self.waiting -= 1

@@ -8,7 +8,7 @@ import pytest
 from global_discovery.domain.change import Departure
 from global_discovery.domain.pool import PoolKey
 from global_discovery.storage.dynamodb.api import Throttled, Unreachable
-from support.fake_dynamodb import FakeDynamoDB
+from support.fake_dynamodb import FakeDynamoDB, passed
 from support.replicas import HOUR, Relay, World, listed
 
 KEY = PoolKey("c1", "ns", "pool")
@@ -419,10 +419,6 @@ async def test_of_callers_that_cannot_be_told_apart_the_last_one_counts_at_whate
     assert await world.call(one.beat(a))
     await world.advance(2.5)
     assert listed(a) == listed(b) == {KEY: "m"}
-
-
-async def passed(operation: str, request: Mapping[str, Any]) -> None:
-    del operation, request
 
 
 async def cut(operation: str, request: Mapping[str, Any]) -> None:
