@@ -84,6 +84,16 @@ async def test_a_damaged_file_is_refused(path: Path) -> None:
     assert "damaged" in await refusal(path)
 
 
+async def test_damage_that_no_reading_meets_is_found_at_the_start(path: Path) -> None:
+    """A list of free pages that is wrong: the next writes would spoil what is read well now."""
+    async with sqlite_life(path, FakeClock()) as life:
+        await life.register()
+    with path.open("r+b") as file:
+        file.seek(36)  # the number of free pages, in the header
+        file.write((7).to_bytes(4, "big"))
+    assert "damaged" in await refusal(path)
+
+
 async def test_the_database_of_another_program_is_refused(path: Path) -> None:
     other = sqlite3.connect(path)
     other.execute("CREATE TABLE theirs (x)")
