@@ -34,7 +34,7 @@ test-slow: $(READY) ## Run the tests that take minutes (Kubernetes: with KUBEBUI
 	$(BIN)/pytest -q -n 2 -m slow
 
 .PHONY: check
-check: $(READY) ## Check style, types, layers, protocol, stubs and lock
+check: $(READY) ## Check style, types, layers, protocol and what is generated
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -45,7 +45,7 @@ check: $(READY) ## Check style, types, layers, protocol, stubs and lock
 	.ci/check-generated
 
 .PHONY: generate
-generate: $(READY) ## Generate the stubs from protos/
+generate: $(READY) ## Generate stubs and references from protos/ and the OpenAPI document
 	.ci/generate
 
 .PHONY: format
