@@ -58,6 +58,10 @@ format: $(READY) ## Format code and protocol
 bench: $(READY) ## Measure, and write docs/performance.md
 	$(BIN)/python bench/run.py
 
+.PHONY: screenshots
+screenshots: $(READY) ## Make the pictures of docs/images (needs chromium)
+	PYTHONPATH=tests $(BIN)/python -m support.screenshots
+
 .PHONY: lock
 lock: ## Resolve all versions anew (needs uv)
 	uv pip compile pyproject.toml --extra server --extra kubernetes --extra dynamodb --group dev --universal \

@@ -201,7 +201,6 @@ async def test_an_unknown_path_is_not_found_whatever_the_method(
 @pytest.mark.parametrize(
     "path",
     [
-        "/",
         "//pools",
         "/pools/",
         "/pools%2F",

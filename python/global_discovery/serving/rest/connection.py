@@ -169,6 +169,11 @@ class Connection(RequestHandler):
             answered[0].force_close()
         return answered
 
+    @property
+    def sends_no_more(self) -> bool:
+        """Whether the caller is gone, or has ended its side."""
+        return self._sends_no_more or self._open is None
+
     def close_if_idle(self) -> None:
         """Ends it at once unless a call is under way, whose answer will end it."""
         waiter = self._waiter

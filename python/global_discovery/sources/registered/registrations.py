@@ -12,7 +12,7 @@ and within one second of it. Not guaranteed here: durability, which is the
 store's.
 """
 
-from collections.abc import Callable, Iterable, KeysView, Sequence
+from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
 from enum import Enum
 from itertools import islice
 from typing import NamedTuple
@@ -250,6 +250,18 @@ class Registrations:
     def keys(self) -> KeysView[PoolKey]:
         """The registered pools; those that were renewed longest ago come first."""
         return self._table.pools.keys()
+
+    def overdue(self) -> Iterator[PoolKey]:
+        """The pools that missed a heartbeat; those that were renewed longest ago come first."""
+        horizon = self._clock.monotonic() - self.terms.overdue_after
+        for key, pool in self._table.pools.items():
+            if pool.last_renewal >= horizon:
+                return
+            yield key
+
+    def disagreeing(self) -> Iterator[PoolKey]:
+        """The pools whose live relays register different content."""
+        return (key for key, pool in self._table.pools.items() if pool.disagreeing)
 
     def explain(self, key: PoolKey) -> RegistrationSide:
         """What is known of a key, registered or not."""
