@@ -15,7 +15,8 @@ from functools import partial
 from typing import Any, Protocol, cast
 
 from aiohttp import web
-from aiohttp.http_exceptions import LineTooLong
+from aiohttp.http import HttpVersion10, HttpVersion11
+from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError, _ErrInfo
 
@@ -125,6 +126,7 @@ class Connection(RequestHandler):
     def data_received(self, data: bytes) -> None:
         """Called by the loop, and by aiohttp with nothing to go on parsing."""
         super().data_received(data)
+        self._refuse_other_versions()
         waiter = self._waiter
         if waiter is None or waiter.done():
             if self._headers_timer is not None:
@@ -217,6 +219,17 @@ class Connection(RequestHandler):
             self._keepalive_handle = self._loop.call_soon(self._idle_late, turns - 1)
         else:
             super()._process_keepalive()
+
+    def _refuse_other_versions(self) -> None:
+        """The parser lets HTTP/0.9 and HTTP/2.0 pass; an answer would claim to be in them."""
+        for index, (message, _) in enumerate(self._messages):
+            if not isinstance(message, _ErrInfo) and message.version not in _VERSIONS:
+                while len(self._messages) > index:
+                    self._messages.pop()
+                error = BadHttpMessage("another version of HTTP")
+                refused = _ErrInfo(status=400, exc=error, message="")
+                self._messages.append((refused, EMPTY_PAYLOAD))
+                return
 
     def _is_last(self) -> bool:
         """Whether the connection ends with the answer that is made now."""
@@ -329,6 +342,7 @@ class Connection(RequestHandler):
 
 
 _LATE = 408
+_VERSIONS = (HttpVersion10, HttpVersion11)
 
 
 class ConnectionServer(web.Server):
