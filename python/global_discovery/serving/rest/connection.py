@@ -126,7 +126,6 @@ class Connection(RequestHandler):
     def data_received(self, data: bytes) -> None:
         """Called by the loop, and by aiohttp with nothing to go on parsing."""
         super().data_received(data)
-        self._refuse_other_versions()
         waiter = self._waiter
         if waiter is None or waiter.done():
             if self._headers_timer is not None:
@@ -208,6 +207,11 @@ class Connection(RequestHandler):
     ) -> Coroutine[Any, Any, tuple[web.StreamResponse, bool]]:
         """Called by aiohttp in the same step in which it takes a request from the queue."""
         self._at_hand = request
+        if request.version not in _VERSIONS:
+            # The parser lets HTTP/0.9 and HTTP/2.0 pass; the answer would claim to be in them.
+            request._version = HttpVersion10  # noqa: SLF001 - its answer is told by nothing else
+            error = BadHttpMessage("another version of HTTP")
+            request_handler = self._make_error_handler(_ErrInfo(400, error, ""))
         return super()._handle_request(request, start_time, request_handler)
 
     def _process_keepalive(self) -> None:
@@ -219,17 +223,6 @@ class Connection(RequestHandler):
             self._keepalive_handle = self._loop.call_soon(self._idle_late, turns - 1)
         else:
             super()._process_keepalive()
-
-    def _refuse_other_versions(self) -> None:
-        """The parser lets HTTP/0.9 and HTTP/2.0 pass; an answer would claim to be in them."""
-        for index, (message, _) in enumerate(self._messages):
-            if not isinstance(message, _ErrInfo) and message.version not in _VERSIONS:
-                while len(self._messages) > index:
-                    self._messages.pop()
-                error = BadHttpMessage("another version of HTTP")
-                refused = _ErrInfo(status=400, exc=error, message="")
-                self._messages.append((refused, EMPTY_PAYLOAD))
-                return
 
     def _is_last(self) -> bool:
         """Whether the connection ends with the answer that is made now."""
