@@ -207,9 +207,9 @@ class Connection(RequestHandler):
     ) -> Coroutine[Any, Any, tuple[web.StreamResponse, bool]]:
         """Called by aiohttp in the same step in which it takes a request from the queue."""
         self._at_hand = request
-        if request.version not in _VERSIONS:
+        if request._version not in _VERSIONS:  # noqa: SLF001 - `version` remembers what it told
             # The parser lets HTTP/0.9 and HTTP/2.0 pass; the answer would claim to be in them.
-            request._version = HttpVersion10  # noqa: SLF001 - its answer is told by nothing else
+            request._version = HttpVersion10  # noqa: SLF001 - it takes its version from nowhere else
             error = BadHttpMessage("another version of HTTP")
             request_handler = self._make_error_handler(_ErrInfo(400, error, ""))
         return super()._handle_request(request, start_time, request_handler)
