@@ -33,6 +33,10 @@ test: $(READY) ## Run the tests (under five minutes)
 test-slow: $(READY) ## Run the tests that take minutes (Kubernetes: with KUBEBUILDER_ASSETS)
 	$(BIN)/pytest -q -n 2 -m slow
 
+.PHONY: fuzz
+fuzz: $(READY) ## Try hostile input, ever new, HOSTILE_SECONDS (20) for each of its tests
+	HOSTILE_SECONDS=$${HOSTILE_SECONDS:-20} $(BIN)/pytest -q -n 2 tests/hostile
+
 .PHONY: check
 check: $(READY) ## Check style, types, layers, protocol, stubs and lock
 	$(BIN)/ruff format --check .
@@ -73,4 +77,4 @@ lock: ## Resolve all versions anew (needs uv)
 
 .PHONY: clean
 clean: ## Remove what the tasks made
-	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .hostile
