@@ -38,7 +38,7 @@ fuzz: $(READY) ## Try hostile input, ever new, HOSTILE_SECONDS (20) for each of 
 	HOSTILE_SECONDS=$${HOSTILE_SECONDS:-20} $(BIN)/pytest -q -n 2 tests/hostile
 
 .PHONY: check
-check: $(READY) ## Check style, types, layers, protocol, stubs and lock
+check: $(READY) ## Check style, types, layers, protocol and what is generated
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -49,7 +49,7 @@ check: $(READY) ## Check style, types, layers, protocol, stubs and lock
 	.ci/check-generated
 
 .PHONY: generate
-generate: $(READY) ## Generate the stubs from protos/
+generate: $(READY) ## Generate stubs and references from protos/ and the OpenAPI document
 	.ci/generate
 
 .PHONY: format
