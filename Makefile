@@ -33,6 +33,12 @@ test: $(READY) ## Run the tests (under five minutes)
 test-slow: $(READY) ## Run the tests that take minutes (Kubernetes: with KUBEBUILDER_ASSETS)
 	$(BIN)/pytest -q -n 2 -m slow
 
+# What is left out is drawn, or all: SEED=7 SECONDS=40 SCENARIO="memory dynamodb"
+.PHONY: chaos
+chaos: $(READY) ## Break a whole system by a seed, and judge it: SEED=, SECONDS=, SCENARIO=
+	PYTHONPATH=tests $(BIN)/python -m chaos $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS)) \
+	  $(if $(SCENARIO),--scenario $(SCENARIO))
+
 .PHONY: check
 check: $(READY) ## Check style, types, layers, protocol, stubs and lock
 	$(BIN)/ruff format --check .
