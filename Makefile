@@ -37,6 +37,12 @@ test-slow: $(READY) ## Run the tests that take minutes (Kubernetes: with KUBEBUI
 fuzz: $(READY) ## Try hostile input, ever new, HOSTILE_SECONDS (20) for each of its tests
 	HOSTILE_SECONDS=$${HOSTILE_SECONDS:-20} $(BIN)/pytest -q -n 2 tests/hostile
 
+# What is left out is drawn, or all: SEED=7 SECONDS=40 SCENARIO="memory dynamodb"
+.PHONY: chaos
+chaos: $(READY) ## Break a whole system by a seed, and judge it: SEED=, SECONDS=, SCENARIO=
+	PYTHONPATH=tests $(BIN)/python -m chaos $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS)) \
+	  $(if $(SCENARIO),--scenario $(SCENARIO))
+
 .PHONY: check
 check: $(READY) ## Check style, types, layers, protocol and what is generated
 	$(BIN)/ruff format --check .

@@ -231,7 +231,7 @@ class PoolDiscovery:
             lambda: _resume(fanout.view, request.position, NoFilter()),
         )
         sequence = _resume(fanout.view, request.position, wanted)
-        watcher = fanout.open(wanted, sequence, idle_seconds, peer=self._caller(context))
+        watcher = fanout.open(wanted, sequence, idle_seconds, peer=self._caller(context).account)
         try:
             server = self._server_info(idle_seconds)
             await context.write(pb.WatchPoolsResponse(server=server).SerializeToString())
