@@ -86,7 +86,7 @@ async def test_the_methods_that_are_said_to_be_refused_are_refused_so(
 async def test_a_stranger_who_reads_only_the_document_finds_no_contradiction(
     rest: RestUnderTest, tmp_path: Path
 ) -> None:
-    """Schemathesis, with every check but one.
+    """Schemathesis, with every check but one, on every path but the stream without an end.
 
     Left out is `positive_data_acceptance`: the rules of addresses, URLs and bytes
     of UTF-8 cannot be stated in JSON Schema; what is accepted has tests of its own.
@@ -96,6 +96,7 @@ async def test_a_stranger_who_reads_only_the_document_finds_no_contradiction(
         "run",
         f"http://127.0.0.1:{rest.face.port}/openapi.json",
         f"--max-examples={EXAMPLES}",
+        "--exclude-path=/events",
         "--exclude-checks=positive_data_acceptance",
         "--suppress-health-check=all",
         "--seed=20261130",
@@ -106,4 +107,4 @@ async def test_a_stranger_who_reads_only_the_document_finds_no_contradiction(
     )
     output, _ = await process.communicate()
     assert process.returncode == 0, output.decode()
-    assert b"8 selected / 8 total" in output
+    assert b"13 selected / 14 total" in output

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import re
+import shutil
 import signal
 import socket
 import sys
@@ -28,6 +29,8 @@ PATIENCE_SECONDS = 60
 PORTS = ("8080", "8081", "8082", "50051", "8000")
 MODEL_SERVER = "10.0.0.7:8000"
 """The pool that the documents speak of; where a relay asks it, it is there."""
+INSTALLED_FROM = ("requirements.lock", "pyproject.toml")
+"""What make sets `.venv` up from. Here it is set up: the tests run in it."""
 WELL_ENDED = (0, 128 + signal.SIGINT, 128 + signal.SIGTERM)
 STAYS = (
     (re.compile(r"\bglobal-discovery serve\b"), re.compile(r'"event": "ready"')),
@@ -200,7 +203,10 @@ def free_port() -> int:
 def furnish(folder: Path) -> None:
     """The checkout as a reader has it, but that nothing is written into it, and some files."""
     for entry in ROOT.iterdir():
-        if entry.name != ".git":
+        if entry.name in INSTALLED_FROM:
+            shutil.copyfile(entry, folder / entry.name)
+            os.utime(folder / entry.name, (0, 0))
+        elif entry.name != ".git":
             (folder / entry.name).symlink_to(entry)
     (folder / "var").mkdir()
     tls = folder / "tls"

@@ -44,8 +44,14 @@ class Filter(Protocol):
         """Whether a value is wanted."""
         ...
 
+    def may_name(self, key: Any) -> bool:
+        """Whether the reader may be told of a key at all, if only that it left."""
+        ...
+
 
 T = TypeVar("T", bound=Keyed)
+ValueChanged = Callable[[Any, T | None, T | None, Departure | None], None]
+"""Of a key: the value before and after, and how it left if it did."""
 
 
 class Entry(Generic[T]):
@@ -107,7 +113,7 @@ DEFAULT_LIMITS = HistoryLimits()
 class View(Generic[T]):
     """The list of one source."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by keyword, and all but one have a default
         self,
         source: Source[Any, T],
         *,
@@ -115,12 +121,17 @@ class View(Generic[T]):
         weigh: Callable[[T], int] = lambda _: 256,
         limits: HistoryLimits = DEFAULT_LIMITS,
         mark_changed: Callable[[Mark], None] = lambda _: None,
+        value_changed: ValueChanged[T] = lambda *_: None,
     ) -> None:
-        """`weigh` tells about how many bytes a value takes; what changed away is kept that long."""
+        """`weigh` tells about how many bytes a value takes; what changed away is kept that long.
+
+        `value_changed` is told each change as it becomes a position.
+        """
         self._source = source
         self._weigh = weigh
         self._limits = limits
         self._mark_changed = mark_changed
+        self._value_changed = value_changed
         self._entries: dict[Any, Entry[T]] = {}
         """In the order of their keys once `_sort` has run."""
         self._sorted = True
@@ -225,7 +236,8 @@ class View(Generic[T]):
             departure = _departure(record, wanted)
             before = first[key]
             listed = before is not None and wanted.matches(before.value)
-            if listed or (departure is Departure.REMOVED and key in doubted):
+            told = listed or (departure is Departure.REMOVED and key in doubted)
+            if told and wanted.may_name(key):
                 gone[departure].append(key)
         return Delta(
             self.sequence,
@@ -252,6 +264,8 @@ class View(Generic[T]):
 
     def _apply(self, change: Change[Any, T]) -> None:
         before = self._entries.get(change.key)
+        was = None if before is None else before.value
+        self._value_changed(change.key, was, change.value, change.departure)
         if change.value is not None:
             after = self._entries[change.key] = Entry(change.value)
             self._sorted = self._sorted and before is not None

@@ -10,20 +10,20 @@ from global_discovery.domain import rules
 from global_discovery.domain.errors import InvalidInput, Violation, together
 from global_discovery.domain.lease import Heartbeat, Withdrawal
 from global_discovery.domain.pool import PoolKey
-from global_discovery.serving.caller import HEADER, Callers
+from global_discovery.serving.caller import HEADER, Caller, Callers
 from global_discovery.serving.core import Core
 from global_discovery.serving.rest.answer import NO_CONTENT, Answer, json_answer
 from global_discovery.serving.rest.body import read_json_body
 from global_discovery.serving.rest.connection import Connection, Limits
 from global_discovery.serving.rest.list_body import ListBodies, pools_json, routers_json
+from global_discovery.serving.rest.pool_filter import FILTERS, pool_filter
 from global_discovery.serving.rest.problem import Problem
 from global_discovery.serving.rest.registration_body import RegistrationBodies
 from global_discovery.serving.rest.request_parts import key_part, lease_ids, query_parameters
 from global_discovery.serving.rest.route import KEY_PATH, Call, Route
-from global_discovery.view.filters import EVERYTHING, MAX_VALUES, NoFilter, PoolFilter
+from global_discovery.view.filters import EVERYTHING, NoFilter
 from global_discovery.view.view import Filter
 
-_FILTERS = ("model", "region", "cluster_id", "namespace")
 _NO_FILTER = NoFilter()
 
 
@@ -53,7 +53,7 @@ class DiscoveryHandlers:
         said = self._registrations.read(await read_json_body(call.request, self._limits))
         heartbeat = Heartbeat(
             said.registration,
-            caller=self._caller(call.request),
+            caller=self._caller(call.request).address,
             relay_id=said.relay_id,
             lease_id=said.lease_id,
             sequence=said.sequence,
@@ -79,7 +79,7 @@ class DiscoveryHandlers:
         )
         withdrawal = Withdrawal(
             key=key,
-            caller=self._caller(call.request),
+            caller=self._caller(call.request).address,
             lease_ids=lease_ids,
             relay_id=relay_id,
             relays=relays,
@@ -90,7 +90,9 @@ class DiscoveryHandlers:
 
     async def list_pools(self, call: Call) -> Answer:
         """`GET /pools`."""
-        wanted = _filter(call.query) if call.query else EVERYTHING
+        wanted = EVERYTHING
+        if call.query:
+            wanted = pool_filter(query_parameters(call.query, FILTERS))
         return await _listed(self._pools, wanted, call.request)
 
     async def list_routers(self, call: Call) -> Answer:
@@ -98,39 +100,15 @@ class DiscoveryHandlers:
         query_parameters(call.query, ())
         return await _listed(self._routers, _NO_FILTER, call.request)
 
-    def _caller(self, request: web.BaseRequest) -> str:
+    def _caller(self, request: web.BaseRequest) -> Caller:
         connection = cast("Connection", request.protocol).peer
         if self._callers.trusts_nobody:
-            return connection
-        return self._callers.address(connection, request.headers.getall(HEADER, ()))
+            return Caller(connection)
+        return Caller(self._callers.address(connection, request.headers.getall(HEADER, ())))
 
 
 async def _listed(lists: ListBodies[Any], wanted: Filter, request: web.BaseRequest) -> Answer:
-    headers = request.headers
-    if_none_match = None
-    if "If-None-Match" in headers:
-        if_none_match = ",".join(headers.getall("If-None-Match"))
-    accepted = ""
-    if "Accept-Encoding" in headers:
-        accepted = ",".join(headers.getall("Accept-Encoding"))
-    return await lists.body(wanted).answer(accepted, if_none_match)
-
-
-def _filter(query: str) -> PoolFilter:
-    values = {name: frozenset(given) for name, given in query_parameters(query, _FILTERS).items()}
-    too_many = [
-        Violation(name, f"must have at most {MAX_VALUES} different values")
-        for name, given in values.items()
-        if len(given) > MAX_VALUES
-    ]
-    if too_many:
-        raise InvalidInput(too_many)
-    return PoolFilter(
-        models=values["model"],
-        regions=values["region"],
-        cluster_ids=values["cluster_id"],
-        namespaces=values["namespace"],
-    )
+    return await lists.body(wanted).answer_to(request.headers)
 
 
 def _key(segments: Sequence[str]) -> PoolKey:
