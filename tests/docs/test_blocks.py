@@ -5,8 +5,6 @@ Python compiles and imports what there is.
 """
 
 import ast
-import contextlib
-import io
 import json
 import re
 import tomllib
@@ -16,15 +14,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from global_discovery.cli.main import make_parser
 from global_discovery.cli.serve_flags import FLAGS
 from support.documents import COMMANDS, DOCUMENTS, ROOT, Block, blocks_of, steps_of
+from support.program_flags import FLAG, flags_of, subcommands
 
 BLOCKS = [
     (path, block) for path in DOCUMENTS for block in blocks_of(path.read_text()) if block.text
 ]
 OURS = re.compile(r"global-discovery (dynamodb create-table|[a-z]+)((?: .*|\n +.*)*)")
-FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
 VARIABLE = re.compile(r"GLOBAL_DISCOVERY_[A-Z0-9_]*[A-Z0-9]")
 NOT_FLAGS = {"GLOBAL_DISCOVERY_PORT"}  # Kubernetes sets it
 INDENTED = re.compile(
@@ -43,18 +40,7 @@ def in_language(*languages: str) -> Iterator[tuple[str, Block]]:
 @pytest.fixture(scope="module")
 def known_flags() -> dict[str, set[str]]:
     """The flags of each subcommand, as `--help` has them."""
-    return {name: set(FLAG.findall(help_of(name))) for name in subcommands()}
-
-
-def subcommands() -> list[str]:
-    return [*re.findall(r"^    ([a-z]+)", help_of(""), re.MULTILINE), "dynamodb create-table"]
-
-
-def help_of(name: str) -> str:
-    shown = io.StringIO()
-    with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
-        make_parser().parse_args([*name.split(), "--help"])
-    return shown.getvalue()
+    return {name: flags_of(name) for name in subcommands()}
 
 
 def test_the_commands_are_those_of_the_program() -> None:

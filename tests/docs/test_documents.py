@@ -9,7 +9,7 @@ from global_discovery.domain.events import Event
 from global_discovery.domain.explanation import Code
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "SECURITY.md", *ROOT.glob("docs/**/*.md")])
 OPERATING = (ROOT / "docs/operating.md").read_text()
 FENCED = re.MULTILINE | re.DOTALL
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "SECURITY.md", *ROOT.glob("docs/**/*.md")])
 COMMANDS = ("sh", "console")
 LANGUAGES = {*COMMANDS, "python", "json", "yaml", "hcl", "promql", "text"}
 REASONS = {"needs-cluster", "needs-aws", "needs-root", "needs-container", "takes-minutes"}
