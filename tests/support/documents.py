@@ -79,6 +79,13 @@ def blocks_of(text: str) -> Iterator[Block]:
         raise BadDocument(f"line {fence[0]}: the block does not end")
 
 
+def block_with(document: Path, beginning: str) -> str:
+    """The text of the one block that begins so."""
+    texts = [block.text for block in blocks_of(document.read_text())]
+    (text,) = [text for text in texts if text.startswith(beginning)]
+    return text
+
+
 def _as_hidden_block(found: re.Match[str]) -> str:
     return f"```sh\n{found[1]}\n```"
 
