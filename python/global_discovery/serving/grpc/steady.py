@@ -34,7 +34,7 @@ def steady_server(options: Sequence[tuple[str, Any]]) -> grpc.aio.Server:
 class _SteadyServer(library.Server):
     def __init__(self, options: Sequence[tuple[str, Any]]) -> None:
         self._loop = cygrpc.get_working_loop()
-        arguments = library._augment_channel_arguments(options, None)
+        arguments = library._augment_channel_arguments(options, None)  # noqa: SLF001 - as its own
         self._server = _TakingCalls(self._loop, None, (), (), arguments, None)
 
 
