@@ -147,6 +147,7 @@ class Service:
     async def start(self) -> None:
         """Opens the ports, reads the store, and is ready. Raises OSError, or what ended a task."""
         await self.grpc.start()
+        self._own(self.grpc.run(), "grpc")
         await self.rest.start()
         self._own(self._tick_for_ever(), "ticker")
         if self._watching is not None:
