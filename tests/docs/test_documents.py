@@ -6,14 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from global_discovery.domain.events import Event
 from global_discovery.domain.explanation import Code
-from global_discovery.serving.watching import SlicesWatching, WatchingSettings
-from global_discovery.slices.naming import Naming
-from global_discovery.slices.recognise import Discovery
-from support.running import a_service
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
@@ -64,21 +59,6 @@ def test_every_code_of_an_explanation_is_explained_to_operators_and_no_other_one
     assert sorted(name for row in rows for name in re.findall(r"`([A-Z_]+)`", row)) == sorted(
         code.value for code in Code
     )
-
-
-async def test_every_metric_is_explained_to_operators_and_no_other_one() -> None:
-    table = OPERATING.partition("## Metrics")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
-    explained = {name for row in rows for name in re.findall(r"`([a-z_]+)`", row)}
-    watching = SlicesWatching(WatchingSettings(Discovery.MCS, Naming(), kubeconfig="/none"))
-    async with a_service(watching=watching, pool_discovery="mcs") as service:
-        registry: CollectorRegistry = service.registry
-        served = {
-            family.name.removeprefix("global_discovery_")
-            + ("_total" if family.type == "counter" else "")
-            for family in registry.collect()
-        }
-    assert served == explained
 
 
 def test_the_demo_tells_its_whole_story() -> None:

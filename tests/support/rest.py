@@ -54,6 +54,7 @@ def parse_replies(data: bytes, *, to_head: bool = False) -> list[Reply]:
     while data:
         head, _, data = data.partition(b"\r\n\r\n")
         status_line, *lines = head.decode().split("\r\n")
+        assert status_line.startswith(("HTTP/1.1 ", "HTTP/1.0 "))
         pairs = (line.split(": ", 1) for line in lines)
         headers = {name.lower(): value for name, value in pairs}
         length = 0 if to_head else int(headers.get("content-length", "0"))

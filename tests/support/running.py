@@ -12,6 +12,7 @@ from global_discovery.serving.core import CoreSettings
 from global_discovery.serving.service import Service, ServiceSettings, Watching
 from global_discovery.serving.tls.files import TlsPaths
 from global_discovery.storage.memory import MemoryStore
+from global_discovery.storage.store import RegistrationStore
 from global_discovery.view.fanout import DEFAULT_WRITE_SECONDS, STREAM_AGE_SECONDS
 
 
@@ -31,8 +32,9 @@ async def a_service(
     health_listen: str | None = None,
     tls: TlsPaths | None = None,
     report: Report = ignore,
+    store: RegistrationStore | None = None,
 ) -> AsyncIterator[Service]:
-    """Started, and stopped in order at the end."""
+    """Started, and stopped in order at the end. In memory unless a store is given."""
     settings = ServiceSettings(
         core=CoreSettings(
             terms=terms or LeaseTerms(),
@@ -47,7 +49,9 @@ async def a_service(
         health_listen=health_listen,
         tls=tls,
     )
-    service = Service(settings, MemoryStore(), watching=watching, clock=clock, report=report)
+    service = Service(
+        settings, store or MemoryStore(), watching=watching, clock=clock, report=report
+    )
     await service.start()
     try:
         yield service

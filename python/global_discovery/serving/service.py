@@ -23,6 +23,8 @@ from global_discovery.serving.core import Core, CoreSettings, ImportedSources
 from global_discovery.serving.grpc.server import GrpcFace
 from global_discovery.serving.grpc.service import PoolDiscovery
 from global_discovery.serving.metrics import CallMetrics, CoreCollector, LoopLag
+from global_discovery.serving.metrics.process import InstanceCollector, register_process
+from global_discovery.serving.metrics.store import MeasuredStore, StoreCollector
 from global_discovery.serving.race import race
 from global_discovery.serving.readiness import Readiness
 from global_discovery.serving.rest.server import RestFace
@@ -87,12 +89,17 @@ class Service:
         Raises OSError when a port is taken or the files of TLS cannot be used.
         """
         imported = None if watching is None else watching.sources
+        store = MeasuredStore(store)
         self.core = Core(settings.core, store, imported=imported, clock=clock, report=report)
         self._store = store
         self._report = report
         self._lag = LoopLag()
         self.registry = CollectorRegistry()
         self.registry.register(CoreCollector(self.core, self._lag))
+        self.registry.register(StoreCollector(store))
+        self._readiness = Readiness(self.core)
+        self.registry.register(InstanceCollector(self.core, self._readiness))
+        register_process(self.registry)
         if watching is not None:
             self.registry.register(watching.figures)
         metrics = CallMetrics(self.registry)
@@ -104,7 +111,6 @@ class Service:
             settings.grpc_listen,
             None if self.tls is None else self.tls.credentials(),
         )
-        self._readiness = Readiness(self.core)
         self.rest = RestFace(
             self.core,
             callers,

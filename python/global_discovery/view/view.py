@@ -44,6 +44,10 @@ class Filter(Protocol):
         """Whether a value is wanted."""
         ...
 
+    def may_name(self, key: Any) -> bool:
+        """Whether the reader may be told of a key at all, if only that it left."""
+        ...
+
 
 T = TypeVar("T", bound=Keyed)
 ValueChanged = Callable[[Any, T | None, T | None, Departure | None], None]
@@ -232,7 +236,8 @@ class View(Generic[T]):
             departure = _departure(record, wanted)
             before = first[key]
             listed = before is not None and wanted.matches(before.value)
-            if listed or (departure is Departure.REMOVED and key in doubted):
+            told = listed or (departure is Departure.REMOVED and key in doubted)
+            if told and wanted.may_name(key):
                 gone[departure].append(key)
         return Delta(
             self.sequence,

@@ -18,6 +18,8 @@ CONNECTION_GRACE_SECONDS = 900
 """Longer than any stream may live, so that connections never end a stream."""
 
 HANDSHAKE_SECONDS = 10
+MAX_WAITING_CALLS = 16_384
+"""Calls that came in and that the loop has not begun with, of all connections together."""
 
 OPTIONS: list[tuple[str, int]] = [
     # A second process on the port must fail, not take half of the connections.
@@ -35,6 +37,10 @@ OPTIONS: list[tuple[str, int]] = [
     ("grpc.max_connection_age_grace_ms", CONNECTION_GRACE_SECONDS * 1000),
     # A caller that does not finish its handshake, TLS or not, is not waited for.
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1000),
+    # Above 1,000 waiting calls gRPC would cancel some at random, whoever made them: a flood
+    # of calls that are reset at once, or very many relays that come back, would hit everybody.
+    ("grpc.server.max_pending_requests", MAX_WAITING_CALLS),
+    ("grpc.server.max_pending_requests_hard_limit", MAX_WAITING_CALLS),
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_metadata_size", MAX_METADATA_BYTES),
     ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),

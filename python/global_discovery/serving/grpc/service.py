@@ -19,7 +19,7 @@ from global_discovery.domain.lease import Heartbeat, Withdrawal
 from global_discovery.domain.pool import PoolKey, Registration
 from global_discovery.serving import wire
 from global_discovery.serving.byte_cache import ByteCache
-from global_discovery.serving.caller import HEADER, Callers, grpc_peer_address
+from global_discovery.serving.caller import HEADER, Caller, Callers, grpc_peer_address
 from global_discovery.serving.core import Core
 from global_discovery.serving.explanation_wire import explanation_response
 from global_discovery.serving.grpc import errors
@@ -127,7 +127,7 @@ class PoolDiscovery:
     async def _register_pool(self, request: pb.RegisterPoolRequest, context: Context) -> bytes:
         heartbeat = Heartbeat(
             self._registration(request),
-            caller=self._caller(context),
+            caller=self._caller(context).address,
             relay_id=request.relay_id,
             lease_id=request.lease_id,
             sequence=request.sequence,
@@ -157,7 +157,7 @@ class PoolDiscovery:
         )
         withdrawal = Withdrawal(
             key=key,
-            caller=self._caller(context),
+            caller=self._caller(context).address,
             lease_ids=(request.lease_id,) if request.lease_id else (),
             relay_id=request.relay_id,
             relays=relays,
@@ -181,13 +181,13 @@ class PoolDiscovery:
             rules.check_caller_ids(relay_id=relay_id, lease_id=lease_id, sequence=sequence)
         return registration
 
-    def _caller(self, context: Context) -> str:
+    def _caller(self, context: Context) -> Caller:
         connection = grpc_peer_address(context.peer())
         if self._callers.trusts_nobody:
-            return connection
+            return Caller(connection)
         metadata = context.invocation_metadata() or ()
         forwarded = [str(value) for name, value in metadata if name == HEADER]
-        return self._callers.address(connection, forwarded)
+        return Caller(self._callers.address(connection, forwarded))
 
     # -- lists ---------------------------------------------------------------
 
@@ -231,7 +231,7 @@ class PoolDiscovery:
             lambda: _resume(fanout.view, request.position, NoFilter()),
         )
         sequence = _resume(fanout.view, request.position, wanted)
-        watcher = fanout.open(wanted, sequence, idle_seconds, peer=self._caller(context))
+        watcher = fanout.open(wanted, sequence, idle_seconds, peer=self._caller(context).account)
         try:
             server = self._server_info(idle_seconds)
             await context.write(pb.WatchPoolsResponse(server=server).SerializeToString())

@@ -66,13 +66,14 @@ class PageQuery:
 
     def only(self, name: str, value: str) -> str:
         """A link to the pools with one value of a filter, among those of the other ones."""
-        return self.link(wanted=replace(self.wanted, **{FIELDS[name]: frozenset({value})}))
+        narrower: dict[str, Any] = {FIELDS[name]: frozenset({value})}
+        return self.link(wanted=replace(self.wanted, **narrower))
 
     def without(self, name: str, value: str) -> str:
         """A link to the same with one value of a filter less."""
         field = FIELDS[name]
-        left = getattr(self.wanted, field) - {value}
-        return self.link(wanted=replace(self.wanted, **{field: left}))
+        wider: dict[str, Any] = {field: getattr(self.wanted, field) - {value}}
+        return self.link(wanted=replace(self.wanted, **wider))
 
 
 def parse(query: str) -> PageQuery:

@@ -15,7 +15,8 @@ from functools import partial
 from typing import Any, Protocol, cast
 
 from aiohttp import web
-from aiohttp.http_exceptions import LineTooLong
+from aiohttp.http import HttpVersion10, HttpVersion11
+from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError, _ErrInfo
 
@@ -211,6 +212,11 @@ class Connection(RequestHandler):
     ) -> Coroutine[Any, Any, tuple[web.StreamResponse, bool]]:
         """Called by aiohttp in the same step in which it takes a request from the queue."""
         self._at_hand = request
+        if request._version not in _VERSIONS:  # noqa: SLF001 - `version` remembers what it told
+            # The parser lets HTTP/0.9 and HTTP/2.0 pass; the answer would claim to be in them.
+            request._version = HttpVersion10  # noqa: SLF001 - it takes its version from nowhere else
+            error = BadHttpMessage("another version of HTTP")
+            request_handler = self._make_error_handler(_ErrInfo(400, error, ""))
         return super()._handle_request(request, start_time, request_handler)
 
     def _process_keepalive(self) -> None:
@@ -334,6 +340,7 @@ class Connection(RequestHandler):
 
 
 _LATE = 408
+_VERSIONS = (HttpVersion10, HttpVersion11)
 
 
 class ConnectionServer(web.Server):

@@ -10,7 +10,7 @@ from global_discovery.domain import rules
 from global_discovery.domain.errors import InvalidInput, Violation, together
 from global_discovery.domain.lease import Heartbeat, Withdrawal
 from global_discovery.domain.pool import PoolKey
-from global_discovery.serving.caller import HEADER, Callers
+from global_discovery.serving.caller import HEADER, Caller, Callers
 from global_discovery.serving.core import Core
 from global_discovery.serving.rest.answer import NO_CONTENT, Answer, json_answer
 from global_discovery.serving.rest.body import read_json_body
@@ -53,7 +53,7 @@ class DiscoveryHandlers:
         said = self._registrations.read(await read_json_body(call.request, self._limits))
         heartbeat = Heartbeat(
             said.registration,
-            caller=self._caller(call.request),
+            caller=self._caller(call.request).address,
             relay_id=said.relay_id,
             lease_id=said.lease_id,
             sequence=said.sequence,
@@ -79,7 +79,7 @@ class DiscoveryHandlers:
         )
         withdrawal = Withdrawal(
             key=key,
-            caller=self._caller(call.request),
+            caller=self._caller(call.request).address,
             lease_ids=lease_ids,
             relay_id=relay_id,
             relays=relays,
@@ -100,11 +100,11 @@ class DiscoveryHandlers:
         query_parameters(call.query, ())
         return await _listed(self._routers, _NO_FILTER, call.request)
 
-    def _caller(self, request: web.BaseRequest) -> str:
+    def _caller(self, request: web.BaseRequest) -> Caller:
         connection = cast("Connection", request.protocol).peer
         if self._callers.trusts_nobody:
-            return connection
-        return self._callers.address(connection, request.headers.getall(HEADER, ()))
+            return Caller(connection)
+        return Caller(self._callers.address(connection, request.headers.getall(HEADER, ())))
 
 
 async def _listed(lists: ListBodies[Any], wanted: Filter, request: web.BaseRequest) -> Answer:

@@ -32,6 +32,7 @@ from global_discovery.domain.pool import Pool, PoolKey
 from global_discovery.domain.timing_wheel import SLOT_SECONDS
 from global_discovery.sources.registered.explained_shares import explain_shares
 from global_discovery.sources.registered.found_shares import FoundShares
+from global_discovery.sources.registered.lease_states import LeaseState, count_leases
 from global_discovery.sources.registered.listening import Listening
 from global_discovery.sources.registered.mass_lapse import MassLapse
 from global_discovery.sources.registered.share_table import ShareTable, new_lease_id
@@ -105,6 +106,7 @@ class Registrations:
         self._moved: list[MovedLease] = []
         self._judged = clock.monotonic()
         self._told_mark: Mark | None = None
+        self._heard_at: float | None = None
 
     def __len__(self) -> int:
         """How many pools are registered."""
@@ -114,6 +116,17 @@ class Registrations:
     def shares(self) -> int:
         """How many shares are live."""
         return len(self._table.by_lease)
+
+    @property
+    def heartbeat_age(self) -> float | None:
+        """Seconds since this instance last took a registration or a renewal; None before one."""
+        return None if self._heard_at is None else self._clock.monotonic() - self._heard_at
+
+    def leases(self) -> dict[LeaseState, int]:
+        """How many leases are in each state, now."""
+        return count_leases(
+            self._table.by_lease.values(), terms=self.terms, now=self._clock.monotonic()
+        )
 
     def ready(self) -> None:
         """Callers can reach this instance from now on."""
@@ -189,7 +202,7 @@ class Registrations:
         share.sequence = heartbeat.sequence or share.sequence
         if self._table.renew(share, now) and effect is Effect.RENEWED:
             effect = Effect.CHANGED
-        self._listening.heard(now)
+        self._heard(now)
         return share, effect
 
     def renew(self, lease_ids: Sequence[str]) -> Renewed:
@@ -207,8 +220,12 @@ class Registrations:
                     regranted.append(share)
                 renewed.append(lease_id)
         if renewed:
-            self._listening.heard(now)
+            self._heard(now)
         return Renewed(renewed, unknown, regranted)
+
+    def _heard(self, now: float) -> None:
+        self._heard_at = now
+        self._listening.heard(now)
 
     def find(self, withdrawal: Withdrawal) -> list[Share]:
         """See ShareTable."""
