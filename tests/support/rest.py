@@ -19,6 +19,7 @@ from global_discovery.domain.pool import Router
 from global_discovery.serving.caller import Callers, Network
 from global_discovery.serving.core import Core, CoreSettings
 from global_discovery.serving.metrics import CallMetrics, CoreCollector, LoopLag
+from global_discovery.serving.page.handlers import Reads, reads_everything
 from global_discovery.serving.readiness import Readiness
 from global_discovery.serving.rest.connection import Connection, Limits
 from global_discovery.serving.rest.server import RestFace
@@ -135,6 +136,7 @@ async def a_rest_face(
     listen: str = "127.0.0.1:0",
     health_listen: str | None = None,
     opened: bool = True,
+    reads: Reads = reads_everything,
 ) -> AsyncIterator[RestUnderTest]:
     """Started; takes calls unless `opened` is false."""
     clock = FakeClock()
@@ -151,6 +153,7 @@ async def a_rest_face(
         listen=listen,
         health_listen=health_listen,
         limits=limits,
+        reads=reads,
     )
     await face.start()
     if opened:

@@ -60,6 +60,7 @@ class EventStreams:
             raise Problem(
                 429, "TOO_MANY_EVENT_STREAMS", detail, header_fields={"Retry-After": "30"}
             )
+        self._core.pools.refresh()
         resumed = self._sequence_of(request.headers.get("Last-Event-ID", ""))
         return Streamed(HEADERS, partial(self._write, request, may_read, resumed))
 

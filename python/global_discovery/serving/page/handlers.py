@@ -78,7 +78,10 @@ class PageHandlers:
             raise Problem(400, "BAD_PARAMETER", "pool may be given once")
         may_read = self._reads(call.request)
         async with self._pace.turn():
-            body = self._explain(asked[0], may_read) if asked else self._explain_nothing()
+            if asked:
+                body = await self._explain(asked[0], may_read)
+            else:
+                body = await self._explain_nothing()
         return await Representation(body, HTML, SECURITY).answer_to(call.request.headers)
 
     async def follow(self, call: Call) -> Answer | Streamed:
@@ -88,13 +91,13 @@ class PageHandlers:
             return Answer(200, HEADERS)
         return self.events.answer(call.request, self._reads(call.request))
 
-    def _explain(self, asked: str, may_read: MayRead) -> bytes:
+    async def _explain(self, asked: str, may_read: MayRead) -> bytes:
         key = _key(asked)
         if not may_read(key):
             raise Problem(403, "PERMISSION_DENIED", "this pool is not among those you may read")
         explained = self._core.explain(key, may_read)
         terms = self._core.settings.terms
-        return self._rendering.render(
+        return await self._rendering.render(
             "why.html",
             **self._status.about(),
             self_link=why_link(key),
@@ -104,9 +107,9 @@ class PageHandlers:
             shares=[(share, lease_bar(share, terms)) for share in explained.registration.shares],
         )
 
-    def _explain_nothing(self) -> bytes:
+    async def _explain_nothing(self) -> bytes:
         about = self._status.about()
-        return self._rendering.render(
+        return await self._rendering.render(
             "why.html", **about, self_link="/why", asked="", explained=None
         )
 
@@ -122,12 +125,12 @@ class PageHandlers:
                 found = problem.of(error)
             if not _takes_html(call.request):
                 raise found
-            raise _PageProblem(found, self._error_page(found))
+            raise _PageProblem(found, await self._error_page(found))
 
         return handle
 
-    def _error_page(self, error: Problem) -> bytes:
-        return self._rendering.render(
+    async def _error_page(self, error: Problem) -> bytes:
+        return await self._rendering.render(
             "error.html",
             **self._status.about(),
             self_link="/",

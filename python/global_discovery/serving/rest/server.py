@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from global_discovery.serving.caller import Callers
 from global_discovery.serving.core import Core
 from global_discovery.serving.metrics import CallMetrics
-from global_discovery.serving.page.handlers import PageHandlers
+from global_discovery.serving.page.handlers import PageHandlers, Reads, reads_everything
 from global_discovery.serving.readiness import Readiness
 from global_discovery.serving.rest.connection import ConnectionServer, Limits
 from global_discovery.serving.rest.gateway import Gateway
@@ -40,21 +40,24 @@ class RestFace:
         health_listen: str | None = None,
         limits: Limits | None = None,
         tls: TlsKeeper | None = None,
+        reads: Reads = reads_everything,
     ) -> None:
         """Addresses are `host:port`; port 0 is a free one. Opens nothing yet.
+
+        `reads` says of a request for a page which pools its caller may read.
 
         `health_listen` is in plain text also with `tls`.
         """
         limits = limits or Limits()
         probes = ProbeHandlers(core, registry, readiness)
         pools = DiscoveryHandlers(core, callers, limits)
-        page = PageHandlers(core, tls=tls)
-        self.events = page.events
+        self.page = PageHandlers(core, tls=tls, reads=reads)
+        self.events = self.page.events
         self.routes = [
             *pools.routes(),
             *probes.routes(),
             probes.document_route(),
-            *page.routes(),
+            *self.page.routes(),
         ]
         instance_id = core.settings.instance_id
         gateway = Gateway(Routes(self.routes), metrics, instance_id)
