@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from yarl import URL
 
 from global_discovery.domain.pool import Router
+from global_discovery.serving.access.guard import Guard
 from global_discovery.serving.caller import Callers, Network
 from global_discovery.serving.core import Core, CoreSettings
 from global_discovery.serving.metrics import CallMetrics, CoreCollector, LoopLag
@@ -143,7 +144,7 @@ async def a_rest_face(
     readiness = Readiness(core)
     face = RestFace(
         core,
-        Callers(trusted),
+        Guard(Callers(trusted)),
         CallMetrics(registry),
         registry,
         readiness,

@@ -9,7 +9,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from global_discovery.serving.caller import Callers
+from global_discovery.serving.access.guard import Guard
 from global_discovery.serving.core import Core
 from global_discovery.serving.metrics import CallMetrics
 from global_discovery.serving.readiness import Readiness
@@ -30,7 +30,7 @@ class RestFace:
     def __init__(  # noqa: PLR0913 - it is where everything of the face comes together
         self,
         core: Core,
-        callers: Callers,
+        guard: Guard,
         metrics: CallMetrics,
         registry: CollectorRegistry,
         readiness: Readiness,
@@ -46,7 +46,7 @@ class RestFace:
         """
         limits = limits or Limits()
         probes = ProbeHandlers(core, registry, readiness)
-        pools = DiscoveryHandlers(core, callers, limits)
+        pools = DiscoveryHandlers(core, guard, limits)
         self.routes = [*pools.routes(), *probes.routes(), probes.document_route()]
         instance_id = core.settings.instance_id
         gateway = Gateway(Routes(self.routes), metrics, instance_id)
