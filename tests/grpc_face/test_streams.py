@@ -280,6 +280,9 @@ class TestSlowWatchers:
             def __init__(self) -> None:
                 self.waits = asyncio.Event()
 
+            def peer(self) -> str:
+                return "ipv4:127.0.0.1:1"
+
             async def write(self, _: bytes) -> None:
                 self.waits.set()
                 await asyncio.Event().wait()

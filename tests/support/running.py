@@ -9,6 +9,7 @@ from global_discovery.domain.lease import LeaseTerms
 from global_discovery.domain.pool import Router
 from global_discovery.serving.caller import Network
 from global_discovery.serving.core import CoreSettings
+from global_discovery.serving.limits import ServiceLimits
 from global_discovery.serving.service import Service, ServiceSettings, Watching
 from global_discovery.serving.tls.files import TlsPaths
 from global_discovery.storage.memory import MemoryStore
@@ -30,6 +31,7 @@ async def a_service(
     watching: Watching | None = None,
     health_listen: str | None = None,
     tls: TlsPaths | None = None,
+    limits: ServiceLimits | None = None,
     report: Report = ignore,
 ) -> AsyncIterator[Service]:
     """Started, and stopped in order at the end."""
@@ -40,6 +42,7 @@ async def a_service(
             slow_watcher_seconds=slow_watcher_seconds,
             stream_age=stream_age,
             pool_discovery=pool_discovery,
+            limits=limits or ServiceLimits(),
         ),
         listen=f"127.0.0.1:{rest_port}",
         grpc_listen=f"127.0.0.1:{port}",

@@ -7,7 +7,9 @@ start or one of its tasks dies, the exit status is 1.
 """
 
 import asyncio
+import contextlib
 import gc
+import resource
 import sys
 from collections.abc import Callable
 
@@ -18,6 +20,7 @@ from global_discovery.cli.extras import needs
 from global_discovery.cli.flags import Values
 from global_discovery.cli.serve_flags import general
 from global_discovery.cli.serve_flags.discovery import IMPORTED, ROUTER
+from global_discovery.cli.serve_flags.limits import limits_from
 from global_discovery.cli.serve_flags.tls import TLS_CLIENT_CA, tls_paths
 from global_discovery.cli.signals import StopSignals
 from global_discovery.cli.stores import store_from
@@ -56,12 +59,20 @@ def run(values: Values, signals: StopSignals, store: RegistrationStore | None = 
     settings, clock, report = settings_from(values), SystemClock(), reporter()
     store = store or store_from(values, settings.core.terms, clock, report)
     gc.set_threshold(*COLLECTOR_THRESHOLDS)
+    _raise_open_files()
     terminal = "console" if sys.stderr and sys.stderr.isatty() else "json"
     log.configure(values.get(general.LOG_FORMAT) or terminal, level=values[general.LOG_LEVEL])
     reachable = not all(values[flag].is_loopback for flag in (general.LISTEN, general.GRPC_LISTEN))
     if reachable and not values.is_set(TLS_CLIENT_CA):
         structlog.get_logger().warning("unprotected", message=UNPROTECTED)
     return asyncio.run(_serve(settings, store, signals, watching))
+
+
+def _raise_open_files() -> None:
+    """As many connections as the system lets us have; many start with 1,024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def settings_from(values: Values) -> ServiceSettings:
@@ -74,6 +85,7 @@ def settings_from(values: Values) -> ServiceSettings:
             mass_lapse_protection=values[general.MASS_LAPSE_PROTECTION],
             slow_watcher_seconds=values[general.SLOW_WATCHER],
             pool_discovery=values[general.POOL_DISCOVERY],
+            limits=limits_from(values),
         ),
         listen=str(values[general.LISTEN]),
         grpc_listen=str(values[general.GRPC_LISTEN]),

@@ -33,6 +33,7 @@ _WARNINGS = {
     Event.POOL_ONE_SIDED,
     Event.POOL_WITHOUT_FRONTENDS,
     Event.TLS_FILES_REFUSED,
+    Event.LIMIT_REACHED,
 }
 
 

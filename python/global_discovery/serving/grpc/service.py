@@ -14,15 +14,24 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from global_discovery.domain import rules
-from global_discovery.domain.errors import DiscoveryError, InvalidInput, Violation, together
+from global_discovery.domain.errors import (
+    DiscoveryError,
+    InvalidInput,
+    SlowWatcher,
+    Unavailable,
+    Violation,
+    together,
+)
 from global_discovery.domain.lease import Heartbeat, Withdrawal
+from global_discovery.domain.limits import LimitReached
 from global_discovery.domain.pool import PoolKey, Registration
-from global_discovery.serving import wire
+from global_discovery.serving import turns, wire
 from global_discovery.serving.byte_cache import ByteCache
 from global_discovery.serving.caller import HEADER, Caller, Callers, grpc_peer_address
 from global_discovery.serving.core import Core
 from global_discovery.serving.explanation_wire import explanation_response
 from global_discovery.serving.grpc import errors
+from global_discovery.serving.limits import counted
 from global_discovery.serving.log import log_internal_error
 from global_discovery.serving.metrics import CallMetrics
 from global_discovery.v1 import pool_discovery_pb2 as pb
@@ -42,6 +51,9 @@ from global_discovery.view.view import Filter, View
 _LEASE_ID = pb.RegisterPoolResponse.LEASE_ID_FIELD_NUMBER
 SERVICE = "global_discovery.v1.PoolDiscoveryService"
 FACE = "grpc"
+RENEWALS_A_TURN = 500
+"""Of one call, before others are worked for: half a millisecond."""
+_MAY_BE_LARGE = {"RenewPools"}
 M = TypeVar("M", bound=Message)
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
@@ -54,6 +66,9 @@ class PoolDiscovery:
         self._core = core
         self._callers = callers
         self._metrics = metrics
+        self._turns = core.turns
+        self._budget = core.budget
+        self._large = core.large_calls
         self._checked: ByteCache[Registration] = ByteCache()
         self._instance_id = core.settings.instance_id
         self._named = ((errors.INSTANCE, self._instance_id),)
@@ -99,14 +114,28 @@ class PoolDiscovery:
 
         async def call(data: bytes, context: Context) -> Any:
             started = time.perf_counter()
-            code = "CANCELLED"
+            code, account = "CANCELLED", ""
             try:
-                answer = await handle(_parse(request_type, data), context)
+                account = counted(self._caller(context))
+                self._budget.seen(account)
+                await self._turns.take(account)
+                if method != "RenewPools":
+                    self._core.limits.take_bytes(account, len(data))
+                if len(data) <= turns.LARGE_BYTES or method in _MAY_BE_LARGE:
+                    request = _parse(request_type, data)
+                else:
+                    async with self._large.one(account, len(data)):
+                        request = _parse(request_type, data)
+                answer = await handle(request, context)
                 code = "OK"
                 return answer
             except DiscoveryError as error:
                 code = errors.code_of(error).name
                 self._metrics.refused(FACE, error.reason)
+                if isinstance(error, LimitReached):
+                    self._core.limits.refused(error, account)
+                if not isinstance(error, Unavailable | SlowWatcher):
+                    await self._budget.spend(account, turns.MISTAKE)
                 await errors.abort(context, errors.status_of(error), self._instance_id)
             except grpc.aio.BaseError:
                 # The call is over for gRPC: its client went while we wrote to it.
@@ -125,26 +154,41 @@ class PoolDiscovery:
     # -- registrations -------------------------------------------------------
 
     async def _register_pool(self, request: pb.RegisterPoolRequest, context: Context) -> bytes:
+        caller = self._caller(context)
         heartbeat = Heartbeat(
             self._registration(request),
-            caller=self._caller(context).address,
+            caller=caller.address,
+            account=counted(caller),
             relay_id=request.relay_id,
             lease_id=request.lease_id,
             sequence=request.sequence,
         )
         lease = await self._core.registrar.register(heartbeat)
+        if cost := turns.cost_of(lease):
+            await self._budget.spend(counted(caller), cost)
         context.set_trailing_metadata(self._named)
         return self._terms + wire.field(_LEASE_ID, lease.lease_id.encode())
 
     async def _renew_pools(self, request: pb.RenewPoolsRequest, context: Context) -> bytes:
-        del context
         rules.check_lease_ids(request.lease_ids)
-        renewals = await self._core.registrar.renew(request.lease_ids)
+        account = counted(self._caller(context))
+        unknown: list[str] = []
+        not_stored: list[str] = []
+        retry_after = 0.0
+        for first in range(0, len(request.lease_ids) or 1, RENEWALS_A_TURN):
+            if first:
+                await self._turns.take(account)
+            ids = request.lease_ids[first : first + RENEWALS_A_TURN]
+            renewals = await self._core.registrar.renew(ids)
+            unknown += renewals.unknown
+            not_stored += renewals.not_stored
+            retry_after = max(retry_after, renewals.retry_after)
+        await self._budget.spend(account, turns.ANY_OTHER + turns.UNKNOWN_LEASE * len(unknown))
         terms = self._core.settings.terms
         return pb.RenewPoolsResponse(
-            unknown_lease_ids=renewals.unknown,
-            not_renewed_lease_ids=renewals.not_stored,
-            retry_delay_secs=round(renewals.retry_after),
+            unknown_lease_ids=unknown,
+            not_renewed_lease_ids=not_stored,
+            retry_delay_secs=round(retry_after),
             lease_duration_secs=terms.lease_duration,
             heartbeat_interval_secs=terms.heartbeat_interval,
         ).SerializeToString()
@@ -192,18 +236,27 @@ class PoolDiscovery:
     # -- lists ---------------------------------------------------------------
 
     async def _list_pools(self, request: pb.ListPoolsRequest, context: Context) -> bytes:
-        del context
         wanted = _filter(request.filter)
-        return _page(self._core.pool_pages, self._core.pools, wanted, request, wire.pool_field)
+        if not request.page_token:
+            account = counted(self._caller(context))
+            await self._core.prepare_list(self._core.pools, wanted, account)
+        page = _page(self._core.pool_pages, self._core.pools, wanted, request, wire.pool_field)
+        await self._spend_on_list(context, page)
+        return page
 
     async def _list_routers(self, request: pb.ListRoutersRequest, context: Context) -> bytes:
-        del context
-        return _page(
+        page = _page(
             self._core.router_pages, self._core.routers, NoFilter(), request, wire.router_field
         )
+        await self._spend_on_list(context, page)
+        return page
+
+    async def _spend_on_list(self, context: Context, page: bytes) -> None:
+        cost = turns.LISTED_BYTE * len(page)
+        await self._budget.spend(counted(self._caller(context)), cost)
 
     async def _explain_pool(self, request: pb.ExplainPoolRequest, context: Context) -> bytes:
-        del context
+        await self._budget.spend(counted(self._caller(context)), turns.MISTAKE)
         explanation = self._core.explain(_key(request.key))
         server = self._server_info()
         return explanation_response(explanation, server).SerializeToString()
@@ -231,7 +284,28 @@ class PoolDiscovery:
             lambda: _resume(fanout.view, request.position, NoFilter()),
         )
         sequence = _resume(fanout.view, request.position, wanted)
-        watcher = fanout.open(wanted, sequence, idle_seconds)
+        account = counted(self._caller(context))
+        give_back = self._core.limits.seats.take(account)
+        try:
+            await self._charge_watch(fanout.view, wanted, sequence, account)
+            await self._serve_watch(
+                fanout.open(wanted, sequence, idle_seconds), context, idle_seconds
+            )
+        finally:
+            give_back()
+
+    async def _charge_watch(
+        self, view: View[Any], wanted: Filter, sequence: int | None, account: str
+    ) -> None:
+        if sequence is not None:
+            await self._budget.spend(account, turns.NEW_WATCH)
+            return
+        await self._budget.spend(account, turns.NEW_WATCH + turns.SNAPSHOT_POOL * len(view))
+        await self._core.prepare_list(view, wanted, account)
+
+    async def _serve_watch(
+        self, watcher: Watcher[Any], context: Context, idle_seconds: int
+    ) -> None:
         try:
             server = self._server_info(idle_seconds)
             await context.write(pb.WatchPoolsResponse(server=server).SerializeToString())

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import orjson
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from global_discovery.serving.turns import ANY_OTHER
+
 JSON = "application/json"
 PROBLEM = "application/problem+json"
 INSTANCE = "X-Global-Discovery-Instance"
@@ -23,6 +25,8 @@ class Answer(NamedTuple):
     body: bytes | None = None
     close: bool = False
     """Whether the connection ends with it."""
+    cost: float = ANY_OTHER
+    """What its caller is charged for it; see serving/turns.py."""
 
 
 def headers(

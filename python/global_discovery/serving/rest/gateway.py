@@ -5,6 +5,7 @@ internal text, nothing of what it sent. Each call is counted under a name from a
 fixed set.
 """
 
+import random
 import time
 from collections.abc import Set as AbstractSet
 from typing import cast
@@ -12,11 +13,15 @@ from typing import cast
 from aiohttp import web
 
 from global_discovery.domain.errors import DiscoveryError
+from global_discovery.domain.limits import Limit, LimitReached
+from global_discovery.serving.caller import Callers
+from global_discovery.serving.core import Core
+from global_discovery.serving.limits import counted
 from global_discovery.serving.log import log_internal_error
 from global_discovery.serving.metrics import CallMetrics
 from global_discovery.serving.rest import problem
 from global_discovery.serving.rest.answer import INSTANCE, Answer, headers
-from global_discovery.serving.rest.connection import CallerGone, Connection
+from global_discovery.serving.rest.connection import CallerGone, Connection, caller_of
 from global_discovery.serving.rest.problem import Problem
 from global_discovery.serving.rest.request_parts import parse_target
 from global_discovery.serving.rest.route import Call, Route, Routes
@@ -29,11 +34,13 @@ OTHER = "other"
 class Gateway:
     """The gate of one port. See `connection.Gate`."""
 
-    def __init__(self, routes: Routes, metrics: CallMetrics, instance_id: str) -> None:
-        """Serves `routes` and nothing else, and names itself by `instance_id`."""
+    def __init__(self, routes: Routes, metrics: CallMetrics, core: Core, callers: Callers) -> None:
+        """Serves `routes` and nothing else, and names itself by the instance of `core`."""
+        self._core = core
+        self._callers = callers
         self._routes = routes
         self._metrics = metrics
-        self._instance_id = instance_id
+        self._instance_id = core.settings.instance_id
         self.draining = False
         """Whether every answer is the last one of its connection."""
         self.open_to_all: AbstractSet[str] | None = None
@@ -43,9 +50,12 @@ class Gateway:
         """See Gate."""
         started = time.perf_counter()
         label = OTHER
+        account = ""
         try:
+            account = counted(caller_of(self._callers, request))
+            await self._core.turns.take(account)
             target = parse_target(request.raw_path)
-            self._check_caller(request, target.path)
+            self._check_caller(request, target.path, account)
             found = self._routes.find(target.path)
             if found is None:
                 answer = self._without_route(request.method, target.path)
@@ -56,15 +66,21 @@ class Gateway:
                     answer = _without_handler(request.method, route)
                 else:
                     label = route.labels[request.method]
+                    if route.counts:
+                        self._core.budget.seen(account)
                     answer = await handler(Call(request, target.query, key))
         except Problem as error:
             answer = self._problem(error)
         except DiscoveryError as error:
+            if isinstance(error, LimitReached):
+                self._core.limits.refused(error, account)
             answer = self._problem(problem.of(error))
         except CallerGone:
             answer = problem.malformed("the connection broke", close=True).answer()
         except Exception:  # noqa: BLE001 - it is logged, and its caller gets a fixed text
             answer = self._internal(label)
+        if answer.cost:
+            await self._core.budget.spend(account, answer.cost)
         self._metrics.answered(FACE, label, str(answer.status), time.perf_counter() - started)
         return self._response(answer)
 
@@ -78,10 +94,23 @@ class Gateway:
         self._metrics.answered(FACE, OTHER, "500", None)
         return self._response(self._internal(OTHER))
 
-    def _check_caller(self, request: web.BaseRequest, path: str) -> None:
+    def not_admitted(self, limit: Limit, peer: str) -> bytes:
+        """What a connection is sent that is not let in."""
+        error = LimitReached(limit, retry_after=random.uniform(1.0, 10.0))  # noqa: S311 - no secret
+        self._core.limits.refused(error, peer)
+        answer = self._problem(problem.of(error))
+        lines = [f"HTTP/1.1 {answer.status} {problem.TITLES[answer.status]}"]
+        lines += [f"{name}: {value}" for name, value in answer.headers.items()]
+        body = answer.body or b""
+        lines += [f"Content-Length: {len(body)}", "Connection: close", "", ""]
+        return "\r\n".join(lines).encode() + body
+
+    def _check_caller(self, request: web.BaseRequest, path: str, account: str) -> None:
         if self.open_to_all is None or path in self.open_to_all:
             return
         if not cast("Connection", request.protocol).certified:
+            self._core.limits.check_failures(account)
+            self._core.limits.failed(account)
             raise problem.unauthenticated()
 
     def _without_route(self, method: str, path: str) -> Answer:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from aiohttp import web
 
@@ -10,16 +10,18 @@ from global_discovery.domain import rules
 from global_discovery.domain.errors import InvalidInput, Violation, together
 from global_discovery.domain.lease import Heartbeat, Withdrawal
 from global_discovery.domain.pool import PoolKey
-from global_discovery.serving.caller import HEADER, Caller, Callers
+from global_discovery.serving.caller import Caller, Callers
 from global_discovery.serving.core import Core
+from global_discovery.serving.limits import counted
 from global_discovery.serving.rest.answer import NO_CONTENT, Answer, json_answer
 from global_discovery.serving.rest.body import read_json_body
-from global_discovery.serving.rest.connection import Connection, Limits
+from global_discovery.serving.rest.connection import Limits, caller_of
 from global_discovery.serving.rest.list_body import ListBodies, pools_json, routers_json
 from global_discovery.serving.rest.problem import Problem
-from global_discovery.serving.rest.registration_body import RegistrationBodies
+from global_discovery.serving.rest.registration_body import RegisterCall, RegistrationBodies
 from global_discovery.serving.rest.request_parts import key_part, lease_ids, query_parameters
 from global_discovery.serving.rest.route import KEY_PATH, Call, Route
+from global_discovery.serving.turns import LARGE_BYTES, cost_of
 from global_discovery.view.filters import EVERYTHING, MAX_VALUES, NoFilter, PoolFilter
 from global_discovery.view.view import Filter
 
@@ -50,22 +52,39 @@ class DiscoveryHandlers:
     async def register_pool(self, call: Call) -> Answer:
         """`POST /pools`: registers, and is the heartbeat."""
         query_parameters(call.query, ())
-        said = self._registrations.read(await read_json_body(call.request, self._limits))
+        said = await self._said(call)
+        caller = self._caller(call.request)
         heartbeat = Heartbeat(
             said.registration,
-            caller=self._caller(call.request).address,
+            caller=caller.address,
+            account=counted(caller),
             relay_id=said.relay_id,
             lease_id=said.lease_id,
             sequence=said.sequence,
         )
         lease = await self._core.registrar.register(heartbeat)
-        return json_answer(
+        answer = json_answer(
             {
                 "lease_duration_secs": lease.terms.lease_duration,
                 "heartbeat_interval_secs": lease.terms.heartbeat_interval,
                 "lease_id": lease.lease_id,
             }
         )
+        return answer._replace(cost=cost_of(lease))
+
+    async def _said(self, call: Call) -> RegisterCall:
+        account = counted(self._caller(call.request))
+        limits = self._core.limits
+        body = await read_json_body(
+            call.request,
+            self._limits,
+            max_bytes=limits.allowed.body_bytes,
+            took=partial(limits.take_bytes, account),
+        )
+        if len(body) <= LARGE_BYTES:
+            return self._registrations.read(body)
+        async with self._core.large_calls.one(account, len(body)):
+            return self._registrations.read(body)
 
     async def withdraw_pool(self, call: Call) -> Answer:
         """`DELETE` of a key: ends one share, or all."""
@@ -91,6 +110,9 @@ class DiscoveryHandlers:
     async def list_pools(self, call: Call) -> Answer:
         """`GET /pools`."""
         wanted = _filter(call.query) if call.query else EVERYTHING
+        if not self._pools.is_kept(wanted):
+            account = counted(self._caller(call.request))
+            await self._core.prepare_list(self._core.pools, wanted, account)
         return await _listed(self._pools, wanted, call.request)
 
     async def list_routers(self, call: Call) -> Answer:
@@ -99,10 +121,7 @@ class DiscoveryHandlers:
         return await _listed(self._routers, _NO_FILTER, call.request)
 
     def _caller(self, request: web.BaseRequest) -> Caller:
-        connection = cast("Connection", request.protocol).peer
-        if self._callers.trusts_nobody:
-            return Caller(connection)
-        return Caller(self._callers.address(connection, request.headers.getall(HEADER, ())))
+        return caller_of(self._callers, request)
 
 
 async def _listed(lists: ListBodies[Any], wanted: Filter, request: web.BaseRequest) -> Answer:

@@ -19,6 +19,7 @@ from global_discovery.domain.completeness import Mark
 from global_discovery.domain.pool import Pool, Router
 from global_discovery.serving.rest.answer import JSON, Answer, headers
 from global_discovery.serving.rest.request_parts import tag_matches, takes_gzip
+from global_discovery.serving.turns import LIST, LISTED_BYTE
 from global_discovery.view.view import Entry, Filter, Keyed, Snapshot, View
 
 T = TypeVar("T", bound=Keyed)
@@ -42,7 +43,7 @@ class ListBody:
         self._position = position
         self._plain_tag = f'"{digest}"'
         self._gzip_tag = f'"{digest}-gzip"'
-        self._plain = Answer(200, self._headers(self._plain_tag), body)
+        self._plain = Answer(200, self._headers(self._plain_tag), body, cost=_cost(body))
         self._compressed: Answer | None = None
         self._compressing: asyncio.Future[bytes] | None = None
 
@@ -63,7 +64,7 @@ class ListBody:
         if self._compressed is None:
             data = await self._compress()
             fields = self._headers(self._gzip_tag, {"Content-Encoding": "gzip"})
-            self._compressed = Answer(200, fields, data)
+            self._compressed = Answer(200, fields, data, cost=_cost(data))
         return self._compressed
 
     async def _compress(self) -> bytes:
@@ -102,6 +103,11 @@ class ListBodies(Generic[T]):
             self._kept_bytes = 0
         body = self._kept.get(wanted.fingerprint)
         return self._make(wanted) if body is None else body
+
+    def is_kept(self, wanted: Filter) -> bool:
+        """Whether `body` has nothing to do, unless the view moves."""
+        up_to_date = self._view.sequence == self._sequence
+        return up_to_date and wanted.fingerprint in self._kept
 
     def _make(self, wanted: Filter) -> ListBody:
         snapshot = self._view.snapshot(wanted)
@@ -191,6 +197,10 @@ def _time(seconds: float) -> str:
 
 def _number(seconds: float) -> int | float:
     return int(seconds) if seconds.is_integer() else seconds
+
+
+def _cost(body: bytes) -> float:
+    return LIST + LISTED_BYTE * len(body)
 
 
 def _gzipped(body: bytes) -> bytes:

@@ -35,7 +35,7 @@ _PROBLEMS = {
     "413": "The body is larger than 1 MiB.",
     "415": "No Content-Type, another one than application/json in UTF-8, or a Content-Encoding.",
     "422": "Values of the right type that break a rule; `errors` names every field.",
-    "429": "The pool has as many shares as it may have.",
+    "429": "The pool has as many shares as it may have, or the `limit` that is named is reached.",
     "500": "A fault of ours; `request_id` names it in our log.",
     "503": "This instance cannot do it now; another one may.",
 }

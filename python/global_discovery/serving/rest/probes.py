@@ -11,6 +11,7 @@ from global_discovery.serving.rest.list_body import reason_codes
 from global_discovery.serving.rest.openapi import document_json
 from global_discovery.serving.rest.problem import Problem
 from global_discovery.serving.rest.route import Call, Route
+from global_discovery.serving.turns import SCRAPE
 
 _OPENMETRICS = "application/openmetrics-text"
 
@@ -28,10 +29,10 @@ class ProbeHandlers:
     def routes(self) -> list[Route]:
         """What is served on the REST port and, when there is one, on the health port."""
         return [
-            Route("/healthz", {"GET": self.healthz}),
-            Route("/readyz", {"GET": self.readyz}),
-            Route("/livez", {"GET": self.livez}),
-            Route("/metrics", {"GET": self.metrics}),
+            Route("/healthz", {"GET": self.healthz}, counts=False),
+            Route("/readyz", {"GET": self.readyz}, counts=False),
+            Route("/livez", {"GET": self.livez}, counts=False),
+            Route("/metrics", {"GET": self.metrics}, counts=False),
         ]
 
     def document_route(self) -> Route:
@@ -74,7 +75,7 @@ class ProbeHandlers:
         else:
             content_type = exposition.CONTENT_TYPE_PLAIN_0_0_4
             body = exposition.generate_latest(self._registry)
-        return Answer(200, headers(content_type, {"Vary": "Accept"}), body)
+        return Answer(200, headers(content_type, {"Vary": "Accept"}), body, cost=SCRAPE)
 
     async def openapi(self, call: Call) -> Answer:
         """The OpenAPI document."""

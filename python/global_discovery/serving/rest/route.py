@@ -31,9 +31,13 @@ Handler = Callable[[Call], Awaitable[Answer]]
 class Route:
     """One path and its methods. GET brings HEAD with it, and every path has OPTIONS."""
 
-    def __init__(self, template: str, handlers: Mapping[str, Handler]) -> None:
+    def __init__(
+        self, template: str, handlers: Mapping[str, Handler], *, counts: bool = True
+    ) -> None:
         """`handlers` by method, without HEAD and OPTIONS."""
         self.template = template
+        self.counts = counts
+        """Whether who calls it is one for whom others have to leave room: no probe is."""
         self.methods = tuple(handlers)
         self.handlers = dict(handlers)
         allowed = list(handlers)
