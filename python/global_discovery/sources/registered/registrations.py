@@ -31,6 +31,7 @@ from global_discovery.domain.explanation import RegistrationSide
 from global_discovery.domain.lease import Heartbeat, LeaseTerms, Withdrawal
 from global_discovery.domain.pool import Pool, PoolKey
 from global_discovery.domain.timing_wheel import SLOT_SECONDS
+from global_discovery.sources.registered.admission import RegistrationLimits
 from global_discovery.sources.registered.explained_shares import explain_shares
 from global_discovery.sources.registered.found_shares import FoundShares
 from global_discovery.sources.registered.lease_states import LeaseState, count_leases
@@ -83,6 +84,7 @@ class Registrations:
         lease_id: Callable[[], str] = new_lease_id,
         store: Callable[[], StoreState] = StoreState,
         shared: bool = False,
+        limits: RegistrationLimits | None = None,
     ) -> None:
         """Takes calls only after `ready`.
 
@@ -98,7 +100,12 @@ class Registrations:
         )
         self._doubts = StoreDoubts(store, clock.monotonic())
         self._table = ShareTable(
-            terms=terms, clock=clock, report=report, lease_id=lease_id, shared=shared
+            terms=terms,
+            clock=clock,
+            report=report,
+            lease_id=lease_id,
+            shared=shared,
+            limits=limits or RegistrationLimits(),
         )
         self.counters = self._table.counters
         self._withdrawn = WithdrawnIds()
@@ -185,7 +192,7 @@ class Registrations:
     def register(self, heartbeat: Heartbeat) -> tuple[Share, Effect]:
         """Registers or renews a share; the second value says what that did to it.
 
-        Raises LeaseWithdrawn and TooManyShares, and has then changed nothing.
+        Raises LeaseWithdrawn, TooManyShares and LimitReached, and has then changed nothing.
         """
         now = self._notice_stall()
         if heartbeat.lease_id in self._withdrawn:
