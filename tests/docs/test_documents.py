@@ -20,6 +20,8 @@ NOT_ABOUT_STATE = {
     "library",
     "log_lines_lost",
     "stopped",
+    "nobody_can_register",
+    "tokens_in_plain_text",
     "unprotected",
 }
 

@@ -15,7 +15,9 @@ import aiohttp
 from prometheus_client import CollectorRegistry
 from yarl import URL
 
+from global_discovery.domain.access import ALL_RIGHTS, Rights
 from global_discovery.domain.pool import Router
+from global_discovery.serving.access.guard import Guard
 from global_discovery.serving.caller import Callers, Network
 from global_discovery.serving.core import Core, CoreSettings
 from global_discovery.serving.metrics import CallMetrics, CoreCollector, LoopLag
@@ -135,6 +137,7 @@ async def a_rest_face(
     listen: str = "127.0.0.1:0",
     health_listen: str | None = None,
     opened: bool = True,
+    anonymous: Rights = ALL_RIGHTS,
 ) -> AsyncIterator[RestUnderTest]:
     """Started; takes calls unless `opened` is false."""
     clock = FakeClock()
@@ -142,9 +145,10 @@ async def a_rest_face(
     registry = CollectorRegistry()
     registry.register(CoreCollector(core, LoopLag()))
     readiness = Readiness(core)
+    guard = Guard(Callers(trusted), anonymous=anonymous)
     face = RestFace(
         core,
-        Callers(trusted),
+        guard,
         CallMetrics(registry),
         registry,
         readiness,

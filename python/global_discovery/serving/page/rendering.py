@@ -5,16 +5,17 @@ Once for people, so that invisible and direction-changing characters are seen
 unchanged, as a form does, asks for `|e` alone.
 """
 
+import asyncio
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 from urllib.parse import urlencode
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from global_discovery.domain.pool import PoolKey
 from global_discovery.domain.printable import printable
 from global_discovery.serving.page import words
-from global_discovery.serving.rest.answer import INSTANCE
 
 HTML = "text/html; charset=utf-8"
 SECURITY = {
@@ -34,38 +35,52 @@ def why_link(key: PoolKey) -> str:
     return f"/why?{urlencode({'pool': str(key)})}"
 
 
+PIECES_A_TURN = 400
+TEMPLATES = ("status.html", "why.html", "error.html")
+
+
 class Rendering:
-    """Templates of the package, compiled when they are first used."""
+    """The templates of the package."""
 
     def __init__(self) -> None:
-        """Reads nothing yet."""
-        self._environment = Environment(
-            loader=PackageLoader("global_discovery.serving.page"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            finalize=_finalize,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            auto_reload=False,
-        )
-        self._environment.filters |= {
-            "duration": words.duration,
-            "number": words.number,
-            "sentence": words.sentence,
-            "iso": _iso,
-            "clock": _clock,
-        }
-        self._environment.globals |= {
-            "count": words.count,
-            "why_link": why_link,
-            "instance_header": INSTANCE,
-        }
+        """Compiles them, the first time in a process."""
+        self._templates = _compiled()
 
-    def render(self, template: str, **values: Any) -> bytes:
-        """The whole document, in UTF-8."""
-        text = self._environment.get_template(template).render(values)
-        # A lone surrogate cannot come in, and is escaped if it does.
-        return text.encode()
+    async def render(self, template: str, **values: Any) -> bytes:
+        """The whole document, in UTF-8; the loop does other things now and then.
+
+        Values must not change meanwhile.
+        """
+        pieces: list[str] = []
+        for piece in self._templates[template].generate(values):
+            pieces.append(piece)
+            if not len(pieces) % PIECES_A_TURN:
+                await asyncio.sleep(0)
+        return "".join(pieces).encode()
+
+
+@cache
+def _compiled() -> dict[str, Template]:
+    environment = Environment(
+        loader=PackageLoader("global_discovery.serving.page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters |= {
+        "duration": words.duration,
+        "number": words.number,
+        "sentence": words.sentence,
+        "iso": _iso,
+        "clock": _clock,
+    }
+    environment.globals |= {"count": words.count, "why_link": why_link}
+    return {
+        name: environment.get_template(name) for name in (*TEMPLATES, "base.html", "parts.html")
+    }
 
 
 def _finalize(value: Any) -> Any:

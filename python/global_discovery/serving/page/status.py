@@ -128,7 +128,7 @@ class StatusPages:
             ],
             "router_count": len(core.routers),
         }
-        return self._rendering.render(
+        return await self._rendering.render(
             "status.html", **values, **_facets(query, found), **self._listing(query, arranged)
         )
 

@@ -17,6 +17,7 @@ from enum import Enum
 from itertools import islice
 from typing import NamedTuple
 
+from global_discovery.domain.access import EVERY_KEY, Scope
 from global_discovery.domain.change import Departure
 from global_discovery.domain.clock import Clock
 from global_discovery.domain.completeness import (
@@ -30,6 +31,7 @@ from global_discovery.domain.explanation import RegistrationSide
 from global_discovery.domain.lease import Heartbeat, LeaseTerms, Withdrawal
 from global_discovery.domain.pool import Pool, PoolKey
 from global_discovery.domain.timing_wheel import SLOT_SECONDS
+from global_discovery.sources.registered.admission import RegistrationLimits
 from global_discovery.sources.registered.explained_shares import explain_shares
 from global_discovery.sources.registered.found_shares import FoundShares
 from global_discovery.sources.registered.lease_states import LeaseState, count_leases
@@ -82,6 +84,7 @@ class Registrations:
         lease_id: Callable[[], str] = new_lease_id,
         store: Callable[[], StoreState] = StoreState,
         shared: bool = False,
+        limits: RegistrationLimits | None = None,
     ) -> None:
         """Takes calls only after `ready`.
 
@@ -97,7 +100,12 @@ class Registrations:
         )
         self._doubts = StoreDoubts(store, clock.monotonic())
         self._table = ShareTable(
-            terms=terms, clock=clock, report=report, lease_id=lease_id, shared=shared
+            terms=terms,
+            clock=clock,
+            report=report,
+            lease_id=lease_id,
+            shared=shared,
+            limits=limits or RegistrationLimits(),
         )
         self.counters = self._table.counters
         self._withdrawn = WithdrawnIds()
@@ -184,7 +192,7 @@ class Registrations:
     def register(self, heartbeat: Heartbeat) -> tuple[Share, Effect]:
         """Registers or renews a share; the second value says what that did to it.
 
-        Raises LeaseWithdrawn and TooManyShares, and has then changed nothing.
+        Raises LeaseWithdrawn, TooManyShares and LimitReached, and has then changed nothing.
         """
         now = self._notice_stall()
         if heartbeat.lease_id in self._withdrawn:
@@ -205,15 +213,15 @@ class Registrations:
         self._heard(now)
         return share, effect
 
-    def renew(self, lease_ids: Sequence[str]) -> Renewed:
-        """Renews shares by their current ids."""
+    def renew(self, lease_ids: Sequence[str], scope: Scope = EVERY_KEY) -> Renewed:
+        """Renews shares by their current ids; those of pools outside `scope` are unknown."""
         now = self._notice_stall()
         renewed: list[str] = []
         unknown: list[str] = []
         regranted: list[Share] = []
         for lease_id in lease_ids:
             share = self._table.by_lease.get(lease_id)
-            if share is None:
+            if share is None or not scope.holds(share.key):
                 unknown.append(lease_id)
             else:
                 if self._table.renew(share, now):
@@ -231,8 +239,11 @@ class Registrations:
         """See ShareTable."""
         return self._table.find(withdrawal)
 
-    def withdraw(self, lease_ids: Iterable[str], *, caller: str) -> int:
-        """Ends the shares with these current ids, and remembers the ids; how many ended."""
+    def withdraw(self, lease_ids: Iterable[str], *, caller: str, identity: str = "") -> int:
+        """Ends the shares with these current ids, and remembers the ids; how many ended.
+
+        `caller` and `identity` are told.
+        """
         now = self._notice_stall()
         ended = 0
         for lease_id in lease_ids:
@@ -242,7 +253,12 @@ class Registrations:
                 ended += 1
                 self.counters.withdrawals += 1
                 if self._table.end(share, Departure.REMOVED, withdrawn_by=caller):
-                    self._report(Event.POOL_WITHDRAWN, pool=str(share.key), caller=caller)
+                    self._report(
+                        Event.POOL_WITHDRAWN,
+                        pool=str(share.key),
+                        caller=caller,
+                        identity=identity,
+                    )
         return ended
 
     # -- for people ----------------------------------------------------------

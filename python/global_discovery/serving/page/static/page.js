@@ -56,6 +56,7 @@
     if (old.isEqualNode(now)) return;
     if (old.nodeType !== now.nodeType || old.nodeName !== now.nodeName || old.id !== now.id) {
       old.replaceWith(now);
+      arrived(now);
       return;
     }
     if (old.nodeType !== Node.ELEMENT_NODE) {
@@ -97,7 +98,7 @@
         settle(same, child);
       } else if (child.id || !place || place.id) {
         old.insertBefore(child, place);
-        if (child.nodeName === "TR" && child.dataset.changed) freshen(child);
+        arrived(child);
       } else {
         const next = place.nextSibling;
         settle(place, child);
@@ -109,6 +110,12 @@
       place.remove();
       place = next;
     }
+  }
+
+  function arrived(node) {
+    if (node.nodeType !== Node.ELEMENT_NODE) return;
+    if (node.matches("tr[data-changed]")) freshen(node);
+    for (const row of node.querySelectorAll("tr[data-changed]")) freshen(row);
   }
 
   function freshen(row) {
