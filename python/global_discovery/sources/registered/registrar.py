@@ -82,6 +82,8 @@ class Registrar:
     def tick(self) -> bool:
         """See Registrations.tick; the store is told what it must know of it."""
         more = self._registrations.tick()
+        if self._registrations.waits_for_a_reading:
+            self._store.read_soon()
         if self._was_read:
             self._store.leases_judged(*self._registrations.take_judged())
         return more

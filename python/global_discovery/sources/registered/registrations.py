@@ -111,6 +111,9 @@ class Registrations:
         self._withdrawn = WithdrawnIds()
         self._found = FoundShares(self._table, self._listening, self._withdrawn, report)
         self._shared = shared
+        self._store = store
+        self._waiting: list[Share] = []
+        """Their leases have ended, unless another instance renewed them just before that."""
         self._moved: list[MovedLease] = []
         self._judged = clock.monotonic()
         self._told_mark: Mark | None = None
@@ -135,6 +138,11 @@ class Registrations:
         return count_leases(
             self._table.by_lease.values(), terms=self.terms, now=self._clock.monotonic()
         )
+
+    @property
+    def waits_for_a_reading(self) -> bool:
+        """Whether leases have ended of which a later reading may say otherwise."""
+        return bool(self._waiting)
 
     def ready(self) -> None:
         """Callers can reach this instance from now on."""
@@ -303,13 +311,21 @@ class Registrations:
     def _end_due(self, now: float) -> None:
         ending: list[Share] = []
         extended = 0
-        for share in self._table.wheel.take_due(now, LEASES_A_TICK):
+        waited, self._waiting = self._waiting, []
+        due = [*waited, *self._table.wheel.take_due(now, LEASES_A_TICK)]
+        store = self._store() if due else StoreState()
+        for share in due:
+            if self._table.by_lease.get(share.lease_id) is not share:
+                continue  # it was withdrawn while it waited
             before = share.deadline
             extended += self._listening.extend(share, now)
             if share.deadline > now:
+                self._table.wheel.discard(share)  # it may be there again since it waits
                 self._table.wheel.add(share)
                 if share.deadline != before:
                     self._moved.append(MovedLease(share.lease_id, share.deadline, share.extensions))
+            elif _may_be_renewed(share, now, store):
+                self._waiting.append(share)
             else:
                 ending.append(share)
         if extended:
@@ -383,3 +399,11 @@ class Registrations:
 
     def _mark(self, now: float) -> Mark:
         return Mark(frozenset(self._reasons(now)), self._doubts.bound)
+
+
+def _may_be_renewed(share: Share, now: float, store: StoreState) -> bool:
+    """Whether another instance may have renewed a lease before its end, and that was not read yet.
+
+    Nothing is waited for longer than the bound: then the store itself is in doubt.
+    """
+    return store.read_until < share.deadline and now < share.deadline + store.bound
