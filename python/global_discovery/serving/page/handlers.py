@@ -1,8 +1,8 @@
 """The paths of the status page, and who may see what on them.
 
 `reads` is where a caller's right to read comes in: everything that any of these
-pages shows is looked at through the predicate that it gives for a request. Lists
-that concern the instance as a whole are shown to those who may read everything.
+pages shows is looked at through the scope that it gives for a request. Lists that
+concern the instance as a whole are shown to those who may read everything.
 """
 
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 from global_discovery.domain import rules
+from global_discovery.domain.access import EVERY_KEY, Scope
 from global_discovery.domain.errors import DiscoveryError, InvalidInput
 from global_discovery.domain.explanation import MayRead, everything
 from global_discovery.domain.pool import PoolKey
@@ -29,14 +30,14 @@ from global_discovery.serving.rest.request_parts import query_parameters
 from global_discovery.serving.rest.route import Call, Handler, Route
 from global_discovery.serving.tls.keeper import TlsKeeper
 
-Reads = Callable[[web.BaseRequest], MayRead]
+Reads = Callable[[web.BaseRequest], Scope]
 _KEY_PARTS = 3
 
 
-def reads_everything(request: web.BaseRequest) -> MayRead:
+def reads_everything(request: web.BaseRequest) -> Scope:
     """Where callers are not told apart."""
     del request
-    return everything
+    return EVERY_KEY
 
 
 class PageHandlers:
@@ -68,7 +69,7 @@ class PageHandlers:
 
     async def status(self, call: Call) -> Answer:
         """`GET /`."""
-        page = await self._status.page(parse(call.query), self._reads(call.request))
+        page = await self._status.page(parse(call.query), self._may_read(call))
         return await page.answer_to(call.request.headers)
 
     async def why(self, call: Call) -> Answer:
@@ -76,7 +77,7 @@ class PageHandlers:
         asked = query_parameters(call.query, ("pool",))["pool"]
         if len(asked) > 1:
             raise Problem(400, "BAD_PARAMETER", "pool may be given once")
-        may_read = self._reads(call.request)
+        may_read = self._may_read(call)
         async with self._pace.turn():
             if asked:
                 body = await self._explain(asked[0], may_read)
@@ -89,7 +90,12 @@ class PageHandlers:
         query_parameters(call.query, ())
         if call.request.method == "HEAD":
             return Answer(200, HEADERS)
-        return self.events.answer(call.request, self._reads(call.request))
+        return self.events.answer(call.request, self._may_read(call))
+
+    def _may_read(self, call: Call) -> MayRead:
+        """`everything` itself for whoever may read that: what the instance shows depends on it."""
+        scope = self._reads(call.request)
+        return everything if scope.unlimited else scope.holds
 
     async def _explain(self, asked: str, may_read: MayRead) -> bytes:
         key = _key(asked)

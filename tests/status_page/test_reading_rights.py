@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from global_discovery.domain.explanation import MayRead
+from global_discovery.domain.access import Grant, Scope
 from global_discovery.domain.pool import PoolKey
 from global_discovery.view.filters import EVERYTHING
 from support.asking_pages import page_of, pools_on, troubles_on
@@ -16,9 +16,9 @@ from support.rest import RestUnderTest, a_rest_face
 HIDDEN = "secret-cluster"
 
 
-def only_the_others(request: web.BaseRequest) -> MayRead:
+def only_the_others(request: web.BaseRequest) -> Scope:
     del request
-    return lambda key: key.cluster_id != HIDDEN
+    return Scope(frozenset({Grant(("fra-*", "iad-*", "c"))}))
 
 
 @pytest.fixture
