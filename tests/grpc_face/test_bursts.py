@@ -12,7 +12,7 @@ from support.hostile_http2 import HELLO, PING, a_call, frame, reset
 from support.running import target
 
 RESETS = 6_000
-WATCH = b"/global_discovery.v1.PoolDiscoveryService/WatchPools"
+LIST = b"/global_discovery.v1.PoolDiscoveryService/ListPools"
 
 
 async def test_a_flood_of_calls_that_are_reset_cancels_nobody_elses(
@@ -22,7 +22,7 @@ async def test_a_flood_of_calls_that_are_reset_cancels_nobody_elses(
     host, _, port = target(service).rpartition(":")
     await stub.ListPools(pb.ListPoolsRequest())
     streams = range(1, 2 * RESETS, 2)
-    flood = b"".join(a_call(each, WATCH, flags=0) + reset(each) for each in streams)
+    flood = b"".join(a_call(each, LIST, flags=0) + reset(each) for each in streams)
     with socket.create_connection((host, int(port))) as attacker:
         # gRPC's own threads take them while this one, and with it the loop, waits here.
         attacker.sendall(HELLO + flood + frame(PING, b"all read"))

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from global_discovery.domain.errors import ShuttingDown
 from global_discovery.domain.pool import PoolKey
-from global_discovery.serving.caller import Callers
+from global_discovery.serving.access.guard import Guard
 from global_discovery.serving.grpc import errors
 from global_discovery.serving.grpc.service import PoolDiscovery
 from global_discovery.serving.metrics import CallMetrics
@@ -285,7 +285,7 @@ class TestSlowWatchers:
                 await asyncio.Event().wait()
 
         context, metrics = Full(), CallMetrics(CollectorRegistry())
-        handlers = PoolDiscovery(service.core, Callers(), metrics)
+        handlers = PoolDiscovery(service.core, Guard(), metrics)
         task = asyncio.create_task(
             handlers._watch_pools(pb.WatchPoolsRequest(), context)  # type: ignore[arg-type]
         )

@@ -63,14 +63,10 @@ async def test_every_part_is_described(document: dict[str, Any]) -> None:
                 assert "$ref" in response or response["description"]
 
 
-HTTP_DOC = Path(__file__).parents[2] / "docs" / "http.md"
-
-
-@pytest.mark.parametrize("where", ["the document", "docs/http.md"])
 async def test_the_methods_that_are_said_to_be_refused_are_refused_so(
-    rest: RestUnderTest, document: dict[str, Any], where: str
+    rest: RestUnderTest, document: dict[str, Any]
 ) -> None:
-    text = document["info"]["description"] if where == "the document" else HTTP_DOC.read_text()
+    text = document["info"]["description"]
     about = text.partition("A method that a path does not take")[2]
     known, unknown = re.split("[Aa] word that is no method", about.partition("400")[0])
     for sentence, status in ((known, 405), (unknown, 400)):

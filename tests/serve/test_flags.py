@@ -46,6 +46,11 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "--dynamodb-refresh-secs": (1,),
         "--mass-lapse-protection": (True,),
         "--slow-watcher-secs": (30,),
+        "--anonymous": (),
+        "--policy-path": (),
+        "--token-audience": (),
+        "--token-cluster": (),
+        "--token-issuer": (),
         "--log-format": (),
         "--log-level": ("info",),
     }

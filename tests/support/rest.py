@@ -15,11 +15,12 @@ import aiohttp
 from prometheus_client import CollectorRegistry
 from yarl import URL
 
+from global_discovery.domain.access import ALL_RIGHTS, Rights
 from global_discovery.domain.pool import Router
+from global_discovery.serving.access.guard import Guard
 from global_discovery.serving.caller import Callers, Network
 from global_discovery.serving.core import Core, CoreSettings
 from global_discovery.serving.metrics import CallMetrics, CoreCollector, LoopLag
-from global_discovery.serving.page.handlers import Reads, reads_everything
 from global_discovery.serving.readiness import Readiness
 from global_discovery.serving.rest.connection import Connection, Limits
 from global_discovery.serving.rest.server import RestFace
@@ -136,7 +137,7 @@ async def a_rest_face(
     listen: str = "127.0.0.1:0",
     health_listen: str | None = None,
     opened: bool = True,
-    reads: Reads = reads_everything,
+    anonymous: Rights = ALL_RIGHTS,
 ) -> AsyncIterator[RestUnderTest]:
     """Started; takes calls unless `opened` is false."""
     clock = FakeClock()
@@ -144,16 +145,16 @@ async def a_rest_face(
     registry = CollectorRegistry()
     registry.register(CoreCollector(core, LoopLag()))
     readiness = Readiness(core)
+    guard = Guard(Callers(trusted), anonymous=anonymous)
     face = RestFace(
         core,
-        Callers(trusted),
+        guard,
         CallMetrics(registry),
         registry,
         readiness,
         listen=listen,
         health_listen=health_listen,
         limits=limits,
-        reads=reads,
     )
     await face.start()
     if opened:

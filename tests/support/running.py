@@ -1,12 +1,15 @@
 """A real service on a port of this machine, in the test's own event loop."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
+from global_discovery.domain.access import ALL_RIGHTS, Rights
 from global_discovery.domain.clock import Clock
 from global_discovery.domain.events import Report, ignore
 from global_discovery.domain.lease import LeaseTerms
 from global_discovery.domain.pool import Router
+from global_discovery.serving.access.reviews import TokenCluster
 from global_discovery.serving.caller import Network
 from global_discovery.serving.core import CoreSettings
 from global_discovery.serving.service import Service, ServiceSettings, Watching
@@ -31,6 +34,10 @@ async def a_service(
     watching: Watching | None = None,
     health_listen: str | None = None,
     tls: TlsPaths | None = None,
+    anonymous: Rights = ALL_RIGHTS,
+    policy: Path | None = None,
+    token_audience: str = "",
+    token_clusters: Sequence[TokenCluster] = (),
     report: Report = ignore,
     store: RegistrationStore | None = None,
 ) -> AsyncIterator[Service]:
@@ -48,9 +55,17 @@ async def a_service(
         trusted_proxies=trusted_proxies,
         health_listen=health_listen,
         tls=tls,
+        anonymous=anonymous,
+        policy=policy,
+        token_audience=token_audience,
     )
     service = Service(
-        settings, store or MemoryStore(), watching=watching, clock=clock, report=report
+        settings,
+        store or MemoryStore(),
+        watching=watching,
+        token_clusters=token_clusters,
+        clock=clock,
+        report=report,
     )
     await service.start()
     try:

@@ -9,7 +9,8 @@ start or one of its tasks dies, the exit status is 1.
 import asyncio
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import structlog
 
@@ -17,13 +18,16 @@ from global_discovery import log
 from global_discovery.cli.extras import needs
 from global_discovery.cli.flags import Values
 from global_discovery.cli.serve_flags import general
+from global_discovery.cli.serve_flags.access import POLICY, TOKEN_AUDIENCE, anonymous_rights
 from global_discovery.cli.serve_flags.discovery import IMPORTED, ROUTER
-from global_discovery.cli.serve_flags.tls import TLS_CLIENT_CA, tls_paths
+from global_discovery.cli.serve_flags.tls import TLS_CERT, TLS_CLIENT_CA, tls_paths
 from global_discovery.cli.signals import StopSignals
 from global_discovery.cli.stores import store_from
 from global_discovery.domain.clock import SystemClock
 from global_discovery.domain.events import Report
 from global_discovery.domain.lease import LeaseTerms
+from global_discovery.domain.policy import BadPolicy
+from global_discovery.serving.access.reviews import TokenCluster
 from global_discovery.serving.core import CoreSettings
 from global_discovery.serving.log import reporter
 from global_discovery.serving.race import race
@@ -41,6 +45,11 @@ the lag of the slowest watcher. What does hold cycles is rare and small.
 UNPROTECTED = (
     "without authentication any caller that reaches the ports can redirect or remove any pool"
 )
+NOBODY = (
+    "callers without an identity may not register, and no caller can have one: set "
+    "--tls-client-ca-path or --token-audience"
+)
+PLAIN_TOKENS = "tokens are taken over connections without TLS; whoever sees one can use it"
 
 
 class CannotStart(Exception):
@@ -52,16 +61,29 @@ def run(values: Values, signals: StopSignals, store: RegistrationStore | None = 
 
     Raises NotInstalled, having done nothing.
     """
-    watching = watching_from(values)
+    watching, token_clusters = watching_from(values), token_clusters_from(values)
     settings, clock, report = settings_from(values), SystemClock(), reporter()
     store = store or store_from(values, settings.core.terms, clock, report)
     gc.set_threshold(*COLLECTOR_THRESHOLDS)
     terminal = "console" if sys.stderr and sys.stderr.isatty() else "json"
     log.configure(values.get(general.LOG_FORMAT) or terminal, level=values[general.LOG_LEVEL])
+    _warn(values)
+    make = _Make(settings, store, watching, token_clusters)
+    return asyncio.run(_serve(make, signals))
+
+
+def _warn(values: Values) -> None:
+    """Says what is open that may be meant to be closed, and the other way round."""
+    warning = structlog.get_logger().warning
     reachable = not all(values[flag].is_loopback for flag in (general.LISTEN, general.GRPC_LISTEN))
-    if reachable and not values.is_set(TLS_CLIENT_CA):
-        structlog.get_logger().warning("unprotected", message=UNPROTECTED)
-    return asyncio.run(_serve(settings, store, signals, watching))
+    certified, tokens = values.is_set(TLS_CLIENT_CA), values.is_set(TOKEN_AUDIENCE)
+    if not anonymous_rights(values).register.empty:
+        if reachable and not certified:
+            warning("unprotected", message=UNPROTECTED)
+    elif not certified and not tokens:
+        warning("nobody_can_register", message=NOBODY)
+    if tokens and reachable and not values.is_set(TLS_CERT):
+        warning("tokens_in_plain_text", message=PLAIN_TOKENS)
 
 
 def settings_from(values: Values) -> ServiceSettings:
@@ -80,6 +102,9 @@ def settings_from(values: Values) -> ServiceSettings:
         health_listen=None if health is None else str(health),
         trusted_proxies=values.all(general.TRUSTED_PROXY),
         tls=tls_paths(values),
+        anonymous=anonymous_rights(values),
+        policy=values.get(POLICY),
+        token_audience=values.get(TOKEN_AUDIENCE) or "",
     )
 
 
@@ -96,17 +121,43 @@ def watching_from(values: Values) -> Callable[[Report], Watching] | None:
     return lambda report: watching.SlicesWatching(settings, report=report)
 
 
-async def _serve(
-    settings: ServiceSettings,
-    store: RegistrationStore,
-    signals: StopSignals,
-    watching: Callable[[Report], Watching] | None,
-) -> int:
+def token_clusters_from(values: Values) -> Callable[[], Sequence[TokenCluster]]:
+    """The clusters whose tokens are looked at, to be made inside the loop.
+
+    Raises NotInstalled.
+    """
+    if not values.is_set(TOKEN_AUDIENCE):
+        return tuple
+    with needs("kubernetes"):
+        from global_discovery.cli import reviewing  # noqa: PLC0415 - it needs an extra
+    return reviewing.clusters_from(values)
+
+
+class _Make(NamedTuple):
+    """What a service is made of, once the loop runs."""
+
+    settings: ServiceSettings
+    store: RegistrationStore
+    watching: Callable[[Report], Watching] | None
+    token_clusters: Callable[[], Sequence[TokenCluster]]
+
+    def service(self, report: Report) -> Service:
+        """Raises OSError, and BadPolicy."""
+        return Service(
+            self.settings,
+            self.store,
+            watching=None if self.watching is None else self.watching(report),
+            token_clusters=self.token_clusters(),
+            report=report,
+        )
+
+
+async def _serve(make: _Make, signals: StopSignals) -> int:
     """One whole life of the service."""
     logger = structlog.get_logger()
     status = STOPPED
     try:
-        await _live(settings, store, signals, watching)
+        await _live(make, signals)
     except CannotStart as reason:
         status = FAILED
         logger.error("cannot_start", message=str(reason))  # noqa: TRY400 - no fault of ours
@@ -117,18 +168,11 @@ async def _serve(
     return status
 
 
-async def _live(
-    settings: ServiceSettings,
-    store: RegistrationStore,
-    signals: StopSignals,
-    watching: Callable[[Report], Watching] | None,
-) -> None:
+async def _live(make: _Make, signals: StopSignals) -> None:
     """Returns after a signal and an orderly stop; raises what else ended the service."""
     try:
-        report = reporter()
-        watched = None if watching is None else watching(report)
-        service = Service(settings, store, watching=watched, report=report)
-    except OSError as error:
+        service = make.service(reporter())
+    except (OSError, BadPolicy) as error:
         raise CannotStart(str(error)) from error
     try:
         await race(signals.wait(), _start_and_run(service))

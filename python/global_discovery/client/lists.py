@@ -117,7 +117,8 @@ async def _first_answer(
     tls: TlsSettings | None,
 ) -> T:
     """Tries each server at once, and a single one a second time, over a new connection."""
-    order, own_tls = Servers(checked_servers(servers)), ClientTls.of(tls)
+    checked = checked_servers(servers)
+    order, own_tls = Servers(checked), ClientTls.of(tls, checked)
     while True:
         try:
             return await ask(order.current, own_tls)

@@ -27,7 +27,7 @@ from global_discovery.client.http_answer import (
     retry_after,
 )
 from global_discovery.client.timing import Timer, within
-from global_discovery.client.tls import ClientTls, request_options
+from global_discovery.client.tls import ClientTls, headers, request_options
 from global_discovery.v1 import pool_discovery_pb2 as pb
 
 MAX_ANSWER_BYTES = 64 * 1024
@@ -124,7 +124,8 @@ class RestRegistrationCalls:
 
     async def _exchange(self, method: str, path: str, **what: Any) -> _Answer:
         url = URL(self._server + path, encoded=True)
-        what |= {"allow_redirects": False, **request_options(self._tls)}
+        shown = what.get("headers", {}) | headers(self._tls, self._server)
+        what |= {"allow_redirects": False, "headers": shown, **request_options(self._tls)}
         async with self._session.request(method, url, **what) as response:
             try:
                 body = await read_bounded(response, MAX_ANSWER_BYTES)

@@ -271,7 +271,7 @@ def watch_pools(  # noqa: PLR0913 - all but the first have a good default
     and `https://` by the system's CAs.
     """
     timer = timer or SystemTimer()
-    own_tls = ClientTls.of(tls)
+    own_tls = ClientTls.of(tls, servers)
 
     def call(stub: "PoolDiscoveryServiceAsyncStub", position: str) -> Any:
         return stub.WatchPools(
@@ -297,7 +297,7 @@ def watch_routers(
     timer: Timer | None = None,
 ) -> Watch[RouterFold]:
     """Follows the routers, over gRPC only; everything else is as in `watch_pools`."""
-    own_tls = ClientTls.of(tls)
+    own_tls = ClientTls.of(tls, servers)
 
     def call(stub: "PoolDiscoveryServiceAsyncStub", position: str) -> Any:
         return stub.WatchRouters(

@@ -88,6 +88,16 @@ class Event(Enum):
     """New handshakes are made with new files, or the files are again those in use."""
     TLS_FILES_REFUSED = "tls_files_refused"
     """The files of TLS cannot be used; those before them stay in use."""
+    ACCESS_DENIED = "access_denied"
+    """A call was refused because of who made it."""
+    POLICY_TAKEN = "policy_taken"
+    """Another policy is in force, or the file is again the one in force."""
+    POLICY_REFUSED = "policy_refused"
+    """The policy file cannot be used; the policy before it stays in force."""
+    REVIEWS_FAILING = "token_reviews_failing"
+    """An API server does not review tokens; said once, until it does again."""
+    REVIEWS_WORK_AGAIN = "token_reviews_work_again"
+    """It reviewed one."""
 
 
 Report = Callable[..., None]

@@ -33,6 +33,8 @@ class Heartbeat(NamedTuple):
     relay_id: str = ""
     lease_id: str = ""
     sequence: int = 0
+    identity: str = ""
+    """What was proven of the caller; empty when nothing was."""
 
 
 class Lease(NamedTuple):
@@ -52,6 +54,8 @@ class Withdrawal:
     relay_id: str = ""
     relays: tuple[str, ...] = ()
     all_shares: bool = False
+    identity: str = ""
+    """What was proven of the caller; empty when nothing was."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,9 @@ _WARNINGS = {
     Event.POOL_ONE_SIDED,
     Event.POOL_WITHOUT_FRONTENDS,
     Event.TLS_FILES_REFUSED,
+    Event.ACCESS_DENIED,
+    Event.POLICY_REFUSED,
+    Event.REVIEWS_FAILING,
 }
 
 

@@ -10,14 +10,21 @@ ends the service, also while it starts.
 import asyncio
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector
 
+from global_discovery.domain.access import ALL_RIGHTS, Rights
 from global_discovery.domain.clock import Clock
 from global_discovery.domain.errors import ShuttingDown
 from global_discovery.domain.events import Event, Report, ignore
+from global_discovery.serving.access.guard import Guard
+from global_discovery.serving.access.metrics import AccessCollector
+from global_discovery.serving.access.policy_file import PolicyKeeper
+from global_discovery.serving.access.reviews import Reviews, TokenCluster
+from global_discovery.serving.access.tokens import Tokens
 from global_discovery.serving.caller import Callers, Network
 from global_discovery.serving.core import Core, CoreSettings, ImportedSources
 from global_discovery.serving.grpc.server import GrpcFace
@@ -49,6 +56,12 @@ class ServiceSettings:
     trusted_proxies: Sequence[Network] = ()
     tls: TlsPaths | None = None
     """For `listen` and `grpc_listen`; None serves them in plain text."""
+    anonymous: Rights = ALL_RIGHTS
+    """What callers without an identity may do."""
+    policy: Path | None = None
+    """What identities may do; None allows them all."""
+    token_audience: str = ""
+    """What tokens must be made for, where any are looked at."""
 
 
 class Watching(Protocol):
@@ -75,18 +88,21 @@ class Service:
     Whatever `start` and `run` ended with, `stop` closes what is open.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what differs between uses, by keyword
         self,
         settings: ServiceSettings,
         store: RegistrationStore,
         *,
         watching: Watching | None = None,
+        token_clusters: Sequence[TokenCluster] = (),
         clock: Clock | None = None,
         report: Report = ignore,
     ) -> None:
         """Must be made inside the event loop.
 
-        Raises OSError when a port is taken or the files of TLS cannot be used.
+        `token_clusters` are those whose service accounts are known by their tokens.
+        Raises OSError when a port is taken or the files of TLS cannot be used, and
+        BadPolicy.
         """
         imported = None if watching is None else watching.sources
         store = MeasuredStore(store)
@@ -103,17 +119,18 @@ class Service:
         if watching is not None:
             self.registry.register(watching.figures)
         metrics = CallMetrics(self.registry)
-        callers = Callers(settings.trusted_proxies)
         self.tls = self._tls_keeper(settings)
+        self.guard = self._make_guard(settings, token_clusters)
+        self.registry.register(AccessCollector(self.guard))
         self.registry.register(TlsCollector(self.tls, self.core.clock.wall))
         self.grpc = GrpcFace(
-            PoolDiscovery(self.core, callers, metrics),
+            PoolDiscovery(self.core, self.guard, metrics),
             settings.grpc_listen,
             None if self.tls is None else self.tls.credentials(),
         )
         self.rest = RestFace(
             self.core,
-            callers,
+            self.guard,
             metrics,
             self.registry,
             self._readiness,
@@ -136,6 +153,26 @@ class Service:
             every_caller_certified=settings.health_listen is not None,
         )
 
+    def _make_guard(
+        self, settings: ServiceSettings, token_clusters: Sequence[TokenCluster]
+    ) -> Guard:
+        clock, report = self.core.clock, self._report
+        tokens, policy = None, None
+        if token_clusters:
+            reviews = Reviews(token_clusters, clock=clock, report=report)
+            tokens = Tokens(reviews, audience=settings.token_audience, clock=clock)
+        if settings.policy is not None:
+            policy = PolicyKeeper(settings.policy, report=report)
+        return Guard(
+            Callers(settings.trusted_proxies),
+            anonymous=settings.anonymous,
+            policy=policy,
+            tokens=tokens,
+            certificates=self.tls is not None and self.tls.asks_for_certificates,
+            clock=clock,
+            report=report,
+        )
+
     @property
     def ports(self) -> dict[str, int]:
         """The ports that are open, as the log names them."""
@@ -147,12 +184,15 @@ class Service:
     async def start(self) -> None:
         """Opens the ports, reads the store, and is ready. Raises OSError, or what ended a task."""
         await self.grpc.start()
+        self._own(self.grpc.run(), "grpc")
         await self.rest.start()
         self._own(self._tick_for_ever(), "ticker")
         if self._watching is not None:
             self._own(self._watching.run(), "watching slices")
         if self.tls is not None:
             self._own(self.tls.watch(), "tls")
+        if self.guard.policy is not None:
+            self._own(self.guard.policy.watch(), "policy")
         self._report(Event.LISTENING, **self.ports)
         await race(self.core.registrar.open(), self.run())
         self._own(self._store.run(), "store")
@@ -183,6 +223,8 @@ class Service:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        if self.guard.tokens is not None:
+            await self.guard.tokens.close()
         try:
             await asyncio.wait_for(self._store.close(), STORE_CLOSE_SECONDS)
         except TimeoutError:

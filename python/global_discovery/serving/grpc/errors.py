@@ -33,6 +33,11 @@ _CODES: dict[type[errors.DiscoveryError], grpc.StatusCode] = {
     errors.StoreUnwritable: grpc.StatusCode.UNAVAILABLE,
     errors.ShuttingDown: grpc.StatusCode.UNAVAILABLE,
     errors.SlowWatcher: grpc.StatusCode.UNAVAILABLE,
+    errors.Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
+    errors.PermissionDenied: grpc.StatusCode.PERMISSION_DENIED,
+    errors.AuthenticationUnavailable: grpc.StatusCode.UNAVAILABLE,
+    errors.TooManyBadTokens: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.ScopeChanged: grpc.StatusCode.UNAVAILABLE,
 }
 
 

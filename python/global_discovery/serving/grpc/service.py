@@ -14,15 +14,17 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from global_discovery.domain import rules
+from global_discovery.domain.access import Scope
 from global_discovery.domain.errors import DiscoveryError, InvalidInput, Violation, together
 from global_discovery.domain.lease import Heartbeat, Withdrawal
 from global_discovery.domain.pool import PoolKey, Registration
 from global_discovery.serving import wire
+from global_discovery.serving.access.guard import ROUTERS, Guard, Visit
 from global_discovery.serving.byte_cache import ByteCache
-from global_discovery.serving.caller import HEADER, Caller, Callers, grpc_peer_address
 from global_discovery.serving.core import Core
 from global_discovery.serving.explanation_wire import explanation_response
 from global_discovery.serving.grpc import errors
+from global_discovery.serving.grpc.peer import FACE, Context, GrpcPeer
 from global_discovery.serving.log import log_internal_error
 from global_discovery.serving.metrics import CallMetrics
 from global_discovery.v1 import pool_discovery_pb2 as pb
@@ -41,18 +43,16 @@ from global_discovery.view.view import Filter, View
 
 _LEASE_ID = pb.RegisterPoolResponse.LEASE_ID_FIELD_NUMBER
 SERVICE = "global_discovery.v1.PoolDiscoveryService"
-FACE = "grpc"
 M = TypeVar("M", bound=Message)
-Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
 class PoolDiscovery:
     """The handlers of the service."""
 
-    def __init__(self, core: Core, callers: Callers, metrics: CallMetrics) -> None:
-        """Serves from `core`."""
+    def __init__(self, core: Core, guard: Guard, metrics: CallMetrics) -> None:
+        """Serves from `core` what `guard` allows."""
         self._core = core
-        self._callers = callers
+        self._guard = guard
         self._metrics = metrics
         self._checked: ByteCache[Registration] = ByteCache()
         self._instance_id = core.settings.instance_id
@@ -64,8 +64,8 @@ class PoolDiscovery:
         ).SerializeToString()
         """What every answer to RegisterPool begins with."""
 
-    def handlers(self) -> grpc.GenericRpcHandler:
-        """The service, to be added to a server."""
+    def handlers(self) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
+        """The methods of the service by name, to be registered with a server."""
         unary: dict[str, tuple[type[Message], Callable[[Any, Context], Awaitable[bytes]]]] = {
             "RegisterPool": (pb.RegisterPoolRequest, self._register_pool),
             "RenewPools": (pb.RenewPoolsRequest, self._renew_pools),
@@ -78,14 +78,13 @@ class PoolDiscovery:
             "WatchPools": (pb.WatchPoolsRequest, self._watch_pools),
             "WatchRouters": (pb.WatchRoutersRequest, self._watch_routers),
         }
-        methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+        return {
             name: grpc.unary_unary_rpc_method_handler(self._answered(name, *how))
             for name, how in unary.items()
         } | {
             name: grpc.unary_stream_rpc_method_handler(self._answered(name, *how, timed=False))
             for name, how in streams.items()
         }
-        return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     def _answered(
         self,
@@ -125,9 +124,14 @@ class PoolDiscovery:
     # -- registrations -------------------------------------------------------
 
     async def _register_pool(self, request: pb.RegisterPoolRequest, context: Context) -> bytes:
+        visit = await self._visit(context, "RegisterPool")
+        visit.register_anything()
+        registration = self._registration(request)
+        visit.register(registration.key)
         heartbeat = Heartbeat(
-            self._registration(request),
-            caller=self._caller(context).address,
+            registration,
+            caller=visit.caller.address,
+            identity=visit.caller.identity,
             relay_id=request.relay_id,
             lease_id=request.lease_id,
             sequence=request.sequence,
@@ -137,9 +141,10 @@ class PoolDiscovery:
         return self._terms + wire.field(_LEASE_ID, lease.lease_id.encode())
 
     async def _renew_pools(self, request: pb.RenewPoolsRequest, context: Context) -> bytes:
-        del context
+        visit = await self._visit(context, "RenewPools")
+        scope = visit.register_anything()
         rules.check_lease_ids(request.lease_ids)
-        renewals = await self._core.registrar.renew(request.lease_ids)
+        renewals = await self._core.registrar.renew(request.lease_ids, scope)
         terms = self._core.settings.terms
         return pb.RenewPoolsResponse(
             unknown_lease_ids=renewals.unknown,
@@ -150,14 +155,18 @@ class PoolDiscovery:
         ).SerializeToString()
 
     async def _deregister_pool(self, request: pb.DeregisterPoolRequest, context: Context) -> bytes:
+        visit = await self._visit(context, "DeregisterPool")
+        visit.register_anything()
         key, relays, _ = together(
             lambda: _key(request.key),
             lambda: rules.check_relays(request.relays),
             lambda: rules.check_caller_ids(relay_id=request.relay_id, lease_id=request.lease_id),
         )
+        visit.register(key)
         withdrawal = Withdrawal(
             key=key,
-            caller=self._caller(context).address,
+            caller=visit.caller.address,
+            identity=visit.caller.identity,
             lease_ids=(request.lease_id,) if request.lease_id else (),
             relay_id=request.relay_id,
             relays=relays,
@@ -181,45 +190,46 @@ class PoolDiscovery:
             rules.check_caller_ids(relay_id=relay_id, lease_id=lease_id, sequence=sequence)
         return registration
 
-    def _caller(self, context: Context) -> Caller:
-        connection = grpc_peer_address(context.peer())
-        if self._callers.trusts_nobody:
-            return Caller(connection)
-        metadata = context.invocation_metadata() or ()
-        forwarded = [str(value) for name, value in metadata if name == HEADER]
-        return Caller(self._callers.address(connection, forwarded))
+    async def _visit(self, context: Context, method: str) -> Visit:
+        """Who calls. Raises the refusal for one whose token is not accepted."""
+        return await self._guard.visit(GrpcPeer(context), method)
 
     # -- lists ---------------------------------------------------------------
 
     async def _list_pools(self, request: pb.ListPoolsRequest, context: Context) -> bytes:
-        del context
-        wanted = _filter(request.filter)
+        scope = (await self._visit(context, "ListPools")).read()
+        wanted = _filter(request.filter, scope)
         return _page(self._core.pool_pages, self._core.pools, wanted, request, wire.pool_field)
 
     async def _list_routers(self, request: pb.ListRoutersRequest, context: Context) -> bytes:
-        del context
+        (await self._visit(context, "ListRouters")).read(ROUTERS)
         return _page(
             self._core.router_pages, self._core.routers, NoFilter(), request, wire.router_field
         )
 
     async def _explain_pool(self, request: pb.ExplainPoolRequest, context: Context) -> bytes:
-        del context
-        explanation = self._core.explain(_key(request.key))
+        visit = await self._visit(context, "ExplainPool")
+        visit.read()
+        key = _key(request.key)
+        explanation = self._core.explain(key, visit.read_key(key).holds)
         server = self._server_info()
         return explanation_response(explanation, server).SerializeToString()
 
     # -- streams -------------------------------------------------------------
 
     async def _watch_pools(self, request: pb.WatchPoolsRequest, context: Context) -> None:
-        await self._watch(
-            self._core.pool_watchers, lambda: _filter(request.filter), request, context
-        )
+        visit = await self._visit(context, "WatchPools")
+        scope, watchers = visit.read(), self._core.pool_watchers
+        await self._watch(visit, watchers, lambda: _filter(request.filter, scope), request, context)
 
     async def _watch_routers(self, request: pb.WatchRoutersRequest, context: Context) -> None:
-        await self._watch(self._core.router_watchers, NoFilter, request, context)
+        visit = await self._visit(context, "WatchRouters")
+        visit.read(ROUTERS)
+        await self._watch(visit, self._core.router_watchers, NoFilter, request, context)
 
     async def _watch(
         self,
+        visit: Visit,
         fanout: FanOut[Any],
         read_filter: Callable[[], Filter],
         request: pb.WatchPoolsRequest | pb.WatchRoutersRequest,
@@ -231,11 +241,12 @@ class PoolDiscovery:
             lambda: _resume(fanout.view, request.position, NoFilter()),
         )
         sequence = _resume(fanout.view, request.position, wanted)
-        watcher = fanout.open(wanted, sequence, idle_seconds, peer=self._caller(context).account)
+        watcher = fanout.open(wanted, sequence, idle_seconds, peer=visit.caller.account)
         try:
             server = self._server_info(idle_seconds)
-            await context.write(pb.WatchPoolsResponse(server=server).SerializeToString())
-            await _follow(watcher, context)
+            with visit.following(watcher.end):
+                await context.write(pb.WatchPoolsResponse(server=server).SerializeToString())
+                await _follow(watcher, context)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if watcher.failure is None or not watcher.gave_up or task is None or task.uncancel():
@@ -293,14 +304,15 @@ def _key(message: pool_pb2.PoolKey) -> PoolKey:
     return rules.check_key(message.cluster_id, message.namespace, message.dgd_name)
 
 
-def _filter(message: pb.PoolFilter) -> PoolFilter:
-    if not message.ByteSize():
+def _filter(message: pb.PoolFilter, scope: Scope) -> PoolFilter:
+    if not message.ByteSize() and scope.unlimited:
         return EVERYTHING
     return PoolFilter(
         models=frozenset(message.models),
         regions=frozenset(message.regions),
         cluster_ids=frozenset(message.cluster_ids),
         namespaces=frozenset(message.namespaces),
+        scope=scope,
     )
 
 

@@ -1,19 +1,17 @@
 """The paths of the status page, and who may see what on them.
 
-`reads` is where a caller's right to read comes in: everything that any of these
-pages shows is looked at through the scope that it gives for a request. Lists that
-concern the instance as a whole are shown to those who may read everything.
+Everything that any of these pages shows is looked at through what its caller may
+read. Lists that concern the instance as a whole are shown to those who may read
+everything. The style, script and picture are for everybody: they say nothing.
 """
-
-from collections.abc import Callable
 
 from aiohttp import web
 
 from global_discovery.domain import rules
-from global_discovery.domain.access import EVERY_KEY, Scope
 from global_discovery.domain.errors import DiscoveryError, InvalidInput
 from global_discovery.domain.explanation import MayRead, everything
 from global_discovery.domain.pool import PoolKey
+from global_discovery.serving.access.guard import Guard, Visit
 from global_discovery.serving.core import Core
 from global_discovery.serving.page.assets import load_assets
 from global_discovery.serving.page.events import HEADERS, EventStreams
@@ -24,32 +22,24 @@ from global_discovery.serving.page.rows import lease_bar
 from global_discovery.serving.page.status import StatusPages
 from global_discovery.serving.rest import problem
 from global_discovery.serving.rest.answer import Answer, Streamed, headers
+from global_discovery.serving.rest.peer import RestPeer
 from global_discovery.serving.rest.problem import Problem
 from global_discovery.serving.rest.representation import Representation
 from global_discovery.serving.rest.request_parts import query_parameters
 from global_discovery.serving.rest.route import Call, Handler, Route
 from global_discovery.serving.tls.keeper import TlsKeeper
 
-Reads = Callable[[web.BaseRequest], Scope]
 _KEY_PARTS = 3
-
-
-def reads_everything(request: web.BaseRequest) -> Scope:
-    """Where callers are not told apart."""
-    del request
-    return EVERY_KEY
 
 
 class PageHandlers:
     """`/`, `/why`, `/events` and the files that the pages need."""
 
-    def __init__(
-        self, core: Core, *, tls: TlsKeeper | None = None, reads: Reads = reads_everything
-    ) -> None:
+    def __init__(self, core: Core, guard: Guard, *, tls: TlsKeeper | None = None) -> None:
         """Reads the package's files, and of the core only what is there."""
         self.events = EventStreams(core)
         self._core = core
-        self._reads = reads
+        self._guard = guard
         self._rendering = Rendering()
         self._pace = Pace()
         self._status = StatusPages(
@@ -69,38 +59,40 @@ class PageHandlers:
 
     async def status(self, call: Call) -> Answer:
         """`GET /`."""
-        page = await self._status.page(parse(call.query), self._may_read(call))
+        visit = await self._visit(call, "GET /")
+        page = await self._status.page(parse(call.query), _may_read(visit))
         return await page.answer_to(call.request.headers)
 
     async def why(self, call: Call) -> Answer:
         """`GET /why?pool=<cluster_id>/<namespace>/<dgd_name>`: what `ExplainPool` answers."""
+        visit = await self._visit(call, "GET /why")
+        may_read = _may_read(visit)
         asked = query_parameters(call.query, ("pool",))["pool"]
         if len(asked) > 1:
             raise Problem(400, "BAD_PARAMETER", "pool may be given once")
-        may_read = self._may_read(call)
+        key = _key(asked[0]) if asked else None
+        if key is not None:
+            visit.read_key(key)
         async with self._pace.turn():
-            if asked:
-                body = await self._explain(asked[0], may_read)
+            if key is not None:
+                body = await self._explain(key, may_read)
             else:
                 body = await self._explain_nothing()
         return await Representation(body, HTML, SECURITY).answer_to(call.request.headers)
 
     async def follow(self, call: Call) -> Answer | Streamed:
         """`GET /events`."""
+        visit = await self._visit(call, "GET /events")
+        may_read = _may_read(visit)
         query_parameters(call.query, ())
         if call.request.method == "HEAD":
             return Answer(200, HEADERS)
-        return self.events.answer(call.request, self._may_read(call))
+        return self.events.answer(call.request, visit, may_read)
 
-    def _may_read(self, call: Call) -> MayRead:
-        """`everything` itself for whoever may read that: what the instance shows depends on it."""
-        scope = self._reads(call.request)
-        return everything if scope.unlimited else scope.holds
+    async def _visit(self, call: Call, method: str) -> Visit:
+        return await self._guard.visit(RestPeer(call.request), method)
 
-    async def _explain(self, asked: str, may_read: MayRead) -> bytes:
-        key = _key(asked)
-        if not may_read(key):
-            raise Problem(403, "PERMISSION_DENIED", "this pool is not among those you may read")
+    async def _explain(self, key: PoolKey, may_read: MayRead) -> bytes:
         explained = self._core.explain(key, may_read)
         terms = self._core.settings.terms
         return await self._rendering.render(
@@ -158,6 +150,12 @@ class _PageProblem(Problem):
         """The page in place of the document."""
         fields = headers(HTML, SECURITY | dict(self.header_fields) | {"Vary": "Accept"})
         return Answer(self.status, fields, self._page)
+
+
+def _may_read(visit: Visit) -> MayRead:
+    """Raises the refusal for a caller who may read nothing."""
+    scope = visit.read()
+    return everything if scope.unlimited else scope.holds
 
 
 def _serve(file: Representation) -> Handler:

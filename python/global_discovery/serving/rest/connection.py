@@ -9,7 +9,7 @@ answer, and an end of the process that waits for nobody but the calls under way.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, cast
@@ -88,6 +88,8 @@ class Connection(RequestHandler):
         """The address at the other end, in its canonical form."""
         self.certified = False
         """Whether the caller showed a certificate of a CA that we trust."""
+        self.certificate_names: tuple[tuple[str, ...], tuple[str, ...]] = (), ()
+        """The URI names and the DNS names of that certificate."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
@@ -96,6 +98,8 @@ class Connection(RequestHandler):
         self._server.opened(self)
         tls = transport.get_extra_info("ssl_object")
         self.certified = tls is not None and tls.getpeercert(binary_form=True) is not None
+        if self.certified:
+            self.certificate_names = _names_in(tls.getpeercert())
         peername = transport.get_extra_info("peername")
         if peername:
             self.peer = peer_address(peername[0])
@@ -341,6 +345,13 @@ class Connection(RequestHandler):
 
 _LATE = 408
 _VERSIONS = (HttpVersion10, HttpVersion11)
+
+
+def _names_in(certificate: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Those of its subjectAltName, as `ssl` gives them."""
+    names: Sequence[tuple[str, str]] = certificate.get("subjectAltName", ())
+    uris = tuple(name for kind, name in names if kind == "URI")
+    return uris, tuple(name for kind, name in names if kind == "DNS")
 
 
 class ConnectionServer(web.Server):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from aiohttp import web
 
@@ -10,12 +10,13 @@ from global_discovery.domain import rules
 from global_discovery.domain.errors import InvalidInput, Violation, together
 from global_discovery.domain.lease import Heartbeat, Withdrawal
 from global_discovery.domain.pool import PoolKey
-from global_discovery.serving.caller import HEADER, Caller, Callers
+from global_discovery.serving.access.guard import ROUTERS, Guard, Visit
 from global_discovery.serving.core import Core
 from global_discovery.serving.rest.answer import NO_CONTENT, Answer, json_answer
 from global_discovery.serving.rest.body import read_json_body
-from global_discovery.serving.rest.connection import Connection, Limits
+from global_discovery.serving.rest.connection import Limits
 from global_discovery.serving.rest.list_body import ListBodies, pools_json, routers_json
+from global_discovery.serving.rest.peer import RestPeer
 from global_discovery.serving.rest.pool_filter import FILTERS, pool_filter
 from global_discovery.serving.rest.problem import Problem
 from global_discovery.serving.rest.registration_body import RegistrationBodies
@@ -30,10 +31,10 @@ _NO_FILTER = NoFilter()
 class DiscoveryHandlers:
     """Serves from the core, in the same loop."""
 
-    def __init__(self, core: Core, callers: Callers, limits: Limits) -> None:
-        """`limits` are those of reading a body."""
+    def __init__(self, core: Core, guard: Guard, limits: Limits) -> None:
+        """Serves what `guard` allows; `limits` are those of reading a body."""
         self._core = core
-        self._callers = callers
+        self._guard = guard
         self._limits = limits
         self._registrations = RegistrationBodies()
         self._pools = ListBodies(core.pools, pools_json)
@@ -49,11 +50,15 @@ class DiscoveryHandlers:
 
     async def register_pool(self, call: Call) -> Answer:
         """`POST /pools`: registers, and is the heartbeat."""
+        visit = await self._visit(call, "POST /pools")
+        visit.register_anything()
         query_parameters(call.query, ())
         said = self._registrations.read(await read_json_body(call.request, self._limits))
+        visit.register(said.registration.key)
         heartbeat = Heartbeat(
             said.registration,
-            caller=self._caller(call.request).address,
+            caller=visit.caller.address,
+            identity=visit.caller.identity,
             relay_id=said.relay_id,
             lease_id=said.lease_id,
             sequence=said.sequence,
@@ -69,6 +74,8 @@ class DiscoveryHandlers:
 
     async def withdraw_pool(self, call: Call) -> Answer:
         """`DELETE` of a key: ends one share, or all."""
+        visit = await self._visit(call, "DELETE /pools")
+        visit.register_anything()
         parameters = query_parameters(call.query, ("relay_id", "relay", "all"))
         all_shares = _all_shares(parameters["all"])
         key, relay_id, relays, lease_ids = together(
@@ -77,9 +84,11 @@ class DiscoveryHandlers:
             partial(_relays, parameters["relay"]),
             partial(_lease_ids, call.request),
         )
+        visit.register(key)
         withdrawal = Withdrawal(
             key=key,
-            caller=self._caller(call.request).address,
+            caller=visit.caller.address,
+            identity=visit.caller.identity,
             lease_ids=lease_ids,
             relay_id=relay_id,
             relays=relays,
@@ -90,21 +99,21 @@ class DiscoveryHandlers:
 
     async def list_pools(self, call: Call) -> Answer:
         """`GET /pools`."""
+        scope = (await self._visit(call, "GET /pools")).read()
         wanted = EVERYTHING
-        if call.query:
-            wanted = pool_filter(query_parameters(call.query, FILTERS))
+        if call.query or not scope.unlimited:
+            wanted = pool_filter(query_parameters(call.query, FILTERS), scope)
         return await _listed(self._pools, wanted, call.request)
 
     async def list_routers(self, call: Call) -> Answer:
         """`GET /routers`."""
+        (await self._visit(call, "GET /routers")).read(ROUTERS)
         query_parameters(call.query, ())
         return await _listed(self._routers, _NO_FILTER, call.request)
 
-    def _caller(self, request: web.BaseRequest) -> Caller:
-        connection = cast("Connection", request.protocol).peer
-        if self._callers.trusts_nobody:
-            return Caller(connection)
-        return Caller(self._callers.address(connection, request.headers.getall(HEADER, ())))
+    async def _visit(self, call: Call, method: str) -> Visit:
+        """Who calls. Raises the refusal for one whose token is not accepted."""
+        return await self._guard.visit(RestPeer(call.request), method)
 
 
 async def _listed(lists: ListBodies[Any], wanted: Filter, request: web.BaseRequest) -> Answer:

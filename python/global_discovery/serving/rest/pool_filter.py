@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
+from global_discovery.domain.access import EVERY_KEY, Scope
 from global_discovery.domain.errors import InvalidInput, Violation
 from global_discovery.view.filters import MAX_VALUES, PoolFilter
 
@@ -9,8 +10,8 @@ FILTERS = ("model", "region", "cluster_id", "namespace")
 """The names of their query parameters."""
 
 
-def pool_filter(parameters: Mapping[str, Iterable[str]]) -> PoolFilter:
-    """The filter of a query, which has all of FILTERS. Raises InvalidInput."""
+def pool_filter(parameters: Mapping[str, Iterable[str]], scope: Scope = EVERY_KEY) -> PoolFilter:
+    """The filter of a query, which has all of FILTERS, for a caller. Raises InvalidInput."""
     values = {name: frozenset(parameters[name]) for name in FILTERS}
     too_many = [
         Violation(name, f"must have at most {MAX_VALUES} different values")
@@ -24,4 +25,5 @@ def pool_filter(parameters: Mapping[str, Iterable[str]]) -> PoolFilter:
         regions=values["region"],
         cluster_ids=values["cluster_id"],
         namespaces=values["namespace"],
+        scope=scope,
     )

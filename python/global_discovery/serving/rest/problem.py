@@ -39,6 +39,11 @@ _STATUS: dict[type[errors.DiscoveryError], int] = {
     errors.Unavailable: 503,
     errors.StoreUnwritable: 503,
     errors.ShuttingDown: 503,
+    errors.Unauthenticated: 401,
+    errors.PermissionDenied: 403,
+    errors.AuthenticationUnavailable: 503,
+    errors.TooManyBadTokens: 429,
+    errors.ScopeChanged: 503,
 }
 
 
@@ -82,9 +87,11 @@ class Problem(Exception):
 
 def of(error: errors.DiscoveryError, *, status: int | None = None) -> Problem:
     """How an error of the domain is told; `status` where it is not the usual one."""
-    retry: dict[str, str] = {}
+    fields: dict[str, str] = {}
     if error.retry_after is not None:
-        retry["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
+        fields["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
+    if isinstance(error, errors.Unauthenticated):
+        fields["WWW-Authenticate"] = _challenge(bad_token=error.bad_token)
     violations: Sequence[Violation] = ()
     more: dict[str, Any] = {}
     if isinstance(error, errors.InvalidInput):
@@ -97,8 +104,14 @@ def of(error: errors.DiscoveryError, *, status: int | None = None) -> Problem:
         str(error),
         violations=violations,
         more=more,
-        header_fields=retry,
+        header_fields=fields,
     )
+
+
+def _challenge(*, bad_token: bool) -> str:
+    """RFC 6750, 3: without a token no error is named."""
+    challenge = 'Bearer realm="global-discovery"'
+    return challenge + ', error="invalid_token"' if bad_token else challenge
 
 
 def internal() -> tuple[Problem, str]:

@@ -9,10 +9,10 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from global_discovery.serving.caller import Callers
+from global_discovery.serving.access.guard import Guard
 from global_discovery.serving.core import Core
 from global_discovery.serving.metrics import CallMetrics
-from global_discovery.serving.page.handlers import PageHandlers, Reads, reads_everything
+from global_discovery.serving.page.handlers import PageHandlers
 from global_discovery.serving.readiness import Readiness
 from global_discovery.serving.rest.connection import ConnectionServer, Limits
 from global_discovery.serving.rest.gateway import Gateway
@@ -31,7 +31,7 @@ class RestFace:
     def __init__(  # noqa: PLR0913 - it is where everything of the face comes together
         self,
         core: Core,
-        callers: Callers,
+        guard: Guard,
         metrics: CallMetrics,
         registry: CollectorRegistry,
         readiness: Readiness,
@@ -40,18 +40,15 @@ class RestFace:
         health_listen: str | None = None,
         limits: Limits | None = None,
         tls: TlsKeeper | None = None,
-        reads: Reads = reads_everything,
     ) -> None:
         """Addresses are `host:port`; port 0 is a free one. Opens nothing yet.
-
-        `reads` says of a request for a page which pools its caller may read.
 
         `health_listen` is in plain text also with `tls`.
         """
         limits = limits or Limits()
         probes = ProbeHandlers(core, registry, readiness)
-        pools = DiscoveryHandlers(core, callers, limits)
-        self.page = PageHandlers(core, tls=tls, reads=reads)
+        pools = DiscoveryHandlers(core, guard, limits)
+        self.page = PageHandlers(core, guard, tls=tls)
         self.events = self.page.events
         self.routes = [
             *pools.routes(),

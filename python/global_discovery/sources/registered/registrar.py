@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
+from global_discovery.domain.access import EVERY_KEY, Scope
 from global_discovery.domain.errors import (
     ShareNotFound,
     ShuttingDown,
@@ -100,10 +101,10 @@ class Registrar:
             raise StoreUnwritable(retry_after=STORE_RETRY_SECONDS)
         return lease
 
-    async def renew(self, lease_ids: Sequence[str]) -> Renewals:
-        """RenewPools. Raises Unavailable."""
+    async def renew(self, lease_ids: Sequence[str], scope: Scope = EVERY_KEY) -> Renewals:
+        """RenewPools. Ids of pools outside `scope` are unknown. Raises Unavailable."""
         self._refuse()
-        renewed = self._registrations.renew(lease_ids)
+        renewed = self._registrations.renew(lease_ids, scope)
         not_stored = list(await self._store.renew(renewed.lease_ids))
         if renewed.regranted:
             not_stored += await self._store_regranted(renewed.regranted)
@@ -141,7 +142,9 @@ class Registrar:
         lease_ids = [share.lease_id for share in shares]
         memory = self._registrations.terms.withdrawn_memory
         await self._store.withdraw(lease_ids, remember=memory)
-        ended = self._registrations.withdraw(lease_ids, caller=withdrawal.caller)
+        ended = self._registrations.withdraw(
+            lease_ids, caller=withdrawal.caller, identity=withdrawal.identity
+        )
         if not ended:  # they lapsed, or began anew, while the store was written
             raise ShareNotFound
         if withdrawal.all_shares:
@@ -149,6 +152,7 @@ class Registrar:
                 Event.ALL_SHARES_WITHDRAWN,
                 pool=str(withdrawal.key),
                 caller=withdrawal.caller,
+                identity=withdrawal.identity,
                 shares=ended,
             )
         return ended

@@ -17,6 +17,7 @@ from enum import Enum
 from itertools import islice
 from typing import NamedTuple
 
+from global_discovery.domain.access import EVERY_KEY, Scope
 from global_discovery.domain.change import Departure
 from global_discovery.domain.clock import Clock
 from global_discovery.domain.completeness import (
@@ -205,15 +206,15 @@ class Registrations:
         self._heard(now)
         return share, effect
 
-    def renew(self, lease_ids: Sequence[str]) -> Renewed:
-        """Renews shares by their current ids."""
+    def renew(self, lease_ids: Sequence[str], scope: Scope = EVERY_KEY) -> Renewed:
+        """Renews shares by their current ids; those of pools outside `scope` are unknown."""
         now = self._notice_stall()
         renewed: list[str] = []
         unknown: list[str] = []
         regranted: list[Share] = []
         for lease_id in lease_ids:
             share = self._table.by_lease.get(lease_id)
-            if share is None:
+            if share is None or not scope.holds(share.key):
                 unknown.append(lease_id)
             else:
                 if self._table.renew(share, now):
@@ -231,8 +232,11 @@ class Registrations:
         """See ShareTable."""
         return self._table.find(withdrawal)
 
-    def withdraw(self, lease_ids: Iterable[str], *, caller: str) -> int:
-        """Ends the shares with these current ids, and remembers the ids; how many ended."""
+    def withdraw(self, lease_ids: Iterable[str], *, caller: str, identity: str = "") -> int:
+        """Ends the shares with these current ids, and remembers the ids; how many ended.
+
+        `caller` and `identity` are told.
+        """
         now = self._notice_stall()
         ended = 0
         for lease_id in lease_ids:
@@ -242,7 +246,12 @@ class Registrations:
                 ended += 1
                 self.counters.withdrawals += 1
                 if self._table.end(share, Departure.REMOVED, withdrawn_by=caller):
-                    self._report(Event.POOL_WITHDRAWN, pool=str(share.key), caller=caller)
+                    self._report(
+                        Event.POOL_WITHDRAWN,
+                        pool=str(share.key),
+                        caller=caller,
+                        identity=identity,
+                    )
         return ended
 
     # -- for people ----------------------------------------------------------

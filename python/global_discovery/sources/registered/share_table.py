@@ -156,7 +156,12 @@ class ShareTable:
         key, relays = registration.key, registration.relays or (f"ip:{heartbeat.caller}",)
         pool = self.pools.get(key)
         if pool is None:
-            self._report(Event.POOL_REGISTERED, pool=str(key), caller=heartbeat.caller)
+            self._report(
+                Event.POOL_REGISTERED,
+                pool=str(key),
+                caller=heartbeat.caller,
+                identity=heartbeat.identity,
+            )
         share = Share(key, identity, registration.content, relays, phase=phase)
         share.lease_id = self._new_lease_id()
         share.deadline = now + self._granted
