@@ -44,6 +44,7 @@ async def abuse(*, quick: bool, kinds: Sequence[str] = tuple(KINDS)) -> list[Row
         rows += [
             report.row("k", f"{kind}: RegisterPool, p99", "ms", found, "grpc", aim=aim),
             report.row("k", f"{kind}: POST /pools, p99", "ms", found, "http", aim=aim),
+            report.row("k", f"{kind}: CPU", "% of a core", found, "busy"),
         ]
     return rows
 
@@ -52,7 +53,9 @@ def _beats(side: Ours, seconds: float, abuser: str = "") -> measure.Measure:
     async def one_round() -> dict[str, float]:
         async with _beside(side, abuser) if abuser else contextlib.nullcontext():
             await asyncio.sleep(WARM_SECONDS)
-            return await _heartbeats(side, seconds)
+            with measure.Cost(side.server) as cost:
+                found = await _heartbeats(side, seconds)
+            return found | {"busy": cost.cpu / cost.wall * 100}
 
     return one_round
 

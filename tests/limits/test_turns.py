@@ -161,6 +161,20 @@ def test_what_is_kept_of_callers_is_bounded(
     assert len(budget) <= 2
 
 
+async def test_what_is_held_back_goes_out_when_the_service_goes(budget: Budget) -> None:
+    for _ in range(10_000):
+        budget.charge("bad", MISTAKE)
+    held = [asyncio.create_task(budget.spend("bad", MISTAKE)) for _ in range(5)]
+    await asyncio.sleep(0)
+    held[0].cancel()
+    await asyncio.sleep(0)
+    budget.release()
+    async with asyncio.timeout(20):
+        await asyncio.gather(*held[1:])
+        await budget.spend("bad", MISTAKE)
+    assert not budget._held
+
+
 TERMS = LeaseTerms(heartbeat_interval=5, lease_duration=15)
 
 

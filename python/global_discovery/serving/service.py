@@ -219,6 +219,7 @@ class Service:
         self._report(Event.STOPPING)
         self.grpc.health.end()
         self.core.registrar.shut()
+        self.core.budget.release()
         for watchers in (self.core.pool_watchers, self.core.router_watchers):
             watchers.end_all(ShuttingDown())
         await asyncio.gather(self.grpc.stop(DRAIN_SECONDS), self.rest.stop(DRAIN_SECONDS))

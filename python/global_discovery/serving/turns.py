@@ -125,6 +125,8 @@ class Budget:
         """When each caller will have nothing outstanding any more; used last comes last."""
         self._newest = ""
         self._changed_at = float("-inf")
+        self._held: set[asyncio.Future[None]] = set()
+        self._released = False
 
     def __len__(self) -> int:
         """How many callers have something outstanding, or had it when last looked at."""
@@ -140,8 +142,23 @@ class Budget:
     async def spend(self, account: str, seconds: float) -> None:
         """Returns when the answer to a call that used so much of the loop may go out."""
         wait = self.charge(account, seconds)
-        if wait > 0.0:
-            await asyncio.sleep(wait)
+        if wait <= 0.0:
+            return
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
+        self._held.add(done)
+        timer = loop.call_later(wait, _end, done)
+        try:
+            await done
+        finally:
+            timer.cancel()
+            self._held.discard(done)
+
+    def release(self) -> None:
+        """Holds nothing back any more: the service is going away."""
+        self._released = True
+        for done in list(self._held):
+            _end(done)
 
     def charge(self, account: str, seconds: float) -> float:
         """As `spend`; gives the time to wait."""
@@ -150,7 +167,7 @@ class Budget:
         even_at = min(even_at, now + BURST_SECONDS / SHARE_OF_ONE + self._longest)
         self._even_at[account] = even_at
         self._forget(now)
-        if now - self._changed_at > ALONE_AFTER_SECONDS:
+        if self._released or now - self._changed_at > ALONE_AFTER_SECONDS:
             return 0.0
         return min(even_at - now - BURST_SECONDS / SHARE_OF_ONE, self._longest)
 
@@ -163,6 +180,11 @@ class Budget:
             del self._even_at[account]
             if not self._even_at:
                 return
+
+
+def _end(done: asyncio.Future[None]) -> None:
+    if not done.done():
+        done.set_result(None)
 
 
 class LargeCalls:
