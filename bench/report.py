@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import measure
+
 import page
 
 LIBRARIES = ("grpcio", "protobuf", "aiohttp", "orjson", "prometheus-client")

@@ -2,7 +2,6 @@
 
 import os
 import re
-import textwrap
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from global_discovery.cli.serve_flags.general import (
     LISTEN,
     POOL_DISCOVERY,
 )
+from support.documents import block_with
 from support.kube_objects import Object
 from support.manifests import (
     DEPLOY,
@@ -255,9 +255,7 @@ def test_the_image_is_of_this_version(folder: str) -> None:
 
 
 def test_the_overlay_of_one_s_own_in_the_document_works(tmp_path: Path) -> None:
-    document = (ROOT / "docs/deploy.md").read_text()
-    _, _, rest = document.partition("    # kustomization.yaml\n")
-    text = textwrap.dedent(rest.partition("\n\n")[0])
+    text = block_with(ROOT / "docs/deploy.md", "# kustomization.yaml\n")
     text = text.replace("<this repository>", from_there(tmp_path))
     items = rendered(a_kustomization(tmp_path, text.replace("<your registry>", "example")))
     (container,) = containers_of(items)

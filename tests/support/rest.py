@@ -15,6 +15,7 @@ import aiohttp
 from prometheus_client import CollectorRegistry
 from yarl import URL
 
+from global_discovery.domain.access import ALL_RIGHTS, Rights
 from global_discovery.domain.pool import Router
 from global_discovery.serving.access.guard import Guard
 from global_discovery.serving.caller import Callers, Network
@@ -54,6 +55,7 @@ def parse_replies(data: bytes, *, to_head: bool = False) -> list[Reply]:
     while data:
         head, _, data = data.partition(b"\r\n\r\n")
         status_line, *lines = head.decode().split("\r\n")
+        assert status_line.startswith(("HTTP/1.1 ", "HTTP/1.0 "))
         pairs = (line.split(": ", 1) for line in lines)
         headers = {name.lower(): value for name, value in pairs}
         length = 0 if to_head else int(headers.get("content-length", "0"))
@@ -135,6 +137,7 @@ async def a_rest_face(
     listen: str = "127.0.0.1:0",
     health_listen: str | None = None,
     opened: bool = True,
+    anonymous: Rights = ALL_RIGHTS,
 ) -> AsyncIterator[RestUnderTest]:
     """Started; takes calls unless `opened` is false."""
     clock = FakeClock()
@@ -144,7 +147,7 @@ async def a_rest_face(
     readiness = Readiness(core)
     face = RestFace(
         core,
-        Guard(Callers(trusted)),
+        Guard(Callers(trusted), anonymous=anonymous),
         CallMetrics(registry),
         registry,
         readiness,

@@ -15,6 +15,7 @@ from global_discovery.serving.core import CoreSettings
 from global_discovery.serving.service import Service, ServiceSettings, Watching
 from global_discovery.serving.tls.files import TlsPaths
 from global_discovery.storage.memory import MemoryStore
+from global_discovery.storage.store import RegistrationStore
 from global_discovery.view.fanout import DEFAULT_WRITE_SECONDS, STREAM_AGE_SECONDS
 
 
@@ -38,8 +39,9 @@ async def a_service(
     token_audience: str = "",
     token_clusters: Sequence[TokenCluster] = (),
     report: Report = ignore,
+    store: RegistrationStore | None = None,
 ) -> AsyncIterator[Service]:
-    """Started, and stopped in order at the end."""
+    """Started, and stopped in order at the end. In memory unless a store is given."""
     settings = ServiceSettings(
         core=CoreSettings(
             terms=terms or LeaseTerms(),
@@ -59,7 +61,7 @@ async def a_service(
     )
     service = Service(
         settings,
-        MemoryStore(),
+        store or MemoryStore(),
         watching=watching,
         token_clusters=token_clusters,
         clock=clock,

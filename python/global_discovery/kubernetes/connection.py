@@ -4,6 +4,9 @@ kubernetes-asyncio gives the transport: TLS, proxies, the pool. It has no time-o
 of its own and does not look at the status of an answer whose body it leaves
 unread; both are done here, for every call.
 
+An API server does not redirect, so no redirect is followed: a token is shown to no
+other address than the one that was given.
+
 The client is made anew when a file of the credentials has changed, and after a 401
 or a failed handshake. Calls that still run keep the client that they began with.
 
@@ -189,6 +192,7 @@ class ApiConnection:
             # ssl.SSLError, for a certificate without its key, is an OSError.
             raise CallFailed(Failure.CREDENTIALS, str(error)) from error
         api.user_agent = f"global-discovery/{__version__}"
+        api.rest_client.pool_manager.trace_configs.append(_no_redirects())
         return api
 
     async def _retire(self) -> None:
@@ -196,6 +200,23 @@ class ApiConnection:
         if client is not None:
             client.retired = True
             await client.close_if_unused()
+
+
+def _no_redirects() -> aiohttp.TraceConfig:
+    """For a session: a redirect is a refusal. Its requests are made where we cannot say so."""
+
+    async def refuse(
+        session: aiohttp.ClientSession, context: object, params: aiohttp.TraceRequestRedirectParams
+    ) -> None:
+        del session, context
+        answer = params.response
+        answer.close()
+        raise refused(answer.status, answer.headers, b"")
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_redirect.append(refuse)
+    trace.freeze()
+    return trace
 
 
 async def _beginning(response: aiohttp.ClientResponse) -> bytes:

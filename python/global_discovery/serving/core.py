@@ -25,9 +25,11 @@ from global_discovery.storage.store import RegistrationStore
 from global_discovery.view.fanout import DEFAULT_WRITE_SECONDS, STREAM_AGE_SECONDS, FanOut
 from global_discovery.view.feed import Encoder
 from global_discovery.view.pages import Pages
+from global_discovery.view.recent import RecentChanges
 from global_discovery.view.view import Keyed, View
 
 if TYPE_CHECKING:  # at run time it needs the extra `kubernetes`, which not every mode has
+    from global_discovery.kubernetes.figures import ReaderFigures
     from global_discovery.sources.imported.pools import ImportedPools
 
 T = TypeVar("T", bound=Keyed)
@@ -61,6 +63,8 @@ class ImportedSources:
     frontend_port_name: str
     explained: "ImportedPools"
     """What says of one pool what its slices show."""
+    figures: "Callable[[], ReaderFigures] | None" = None
+    """How the watch that brings them is doing, where there is one."""
 
 
 class Core:
@@ -93,7 +97,9 @@ class Core:
         self.store_state = store.state
         self.storage = store.name
         self.registrar = Registrar(self.registrations, store, report)
+        self.imported = imported
         self.joined = None if imported is None else self._join(imported, report)
+        self.recent = RecentChanges(self.clock.wall)
         self._explainer = Explainer(
             self.registrations,
             terms=settings.terms,
@@ -105,6 +111,7 @@ class Core:
             self.registrations if self.joined is None else self.joined,
             weigh=lambda pool: pool.weight,
             mark_changed=_mark_reporter(report, "pools"),
+            value_changed=self.recent.note,
         )
         self.routers = self._view_routers(None if imported is None else imported.routers, report)
         self.pool_watchers = self._fan_out("pools", self.pools, wire.POOLS, report, loop)

@@ -30,6 +30,8 @@ from global_discovery.serving.core import Core, CoreSettings, ImportedSources
 from global_discovery.serving.grpc.server import GrpcFace
 from global_discovery.serving.grpc.service import PoolDiscovery
 from global_discovery.serving.metrics import CallMetrics, CoreCollector, LoopLag
+from global_discovery.serving.metrics.process import InstanceCollector, register_process
+from global_discovery.serving.metrics.store import MeasuredStore, StoreCollector
 from global_discovery.serving.race import race
 from global_discovery.serving.readiness import Readiness
 from global_discovery.serving.rest.server import RestFace
@@ -103,12 +105,17 @@ class Service:
         BadPolicy.
         """
         imported = None if watching is None else watching.sources
+        store = MeasuredStore(store)
         self.core = Core(settings.core, store, imported=imported, clock=clock, report=report)
         self._store = store
         self._report = report
         self._lag = LoopLag()
         self.registry = CollectorRegistry()
         self.registry.register(CoreCollector(self.core, self._lag))
+        self.registry.register(StoreCollector(store))
+        self._readiness = Readiness(self.core)
+        self.registry.register(InstanceCollector(self.core, self._readiness))
+        register_process(self.registry)
         if watching is not None:
             self.registry.register(watching.figures)
         metrics = CallMetrics(self.registry)
@@ -121,7 +128,6 @@ class Service:
             settings.grpc_listen,
             None if self.tls is None else self.tls.credentials(),
         )
-        self._readiness = Readiness(self.core)
         self.rest = RestFace(
             self.core,
             self.guard,
@@ -178,6 +184,7 @@ class Service:
     async def start(self) -> None:
         """Opens the ports, reads the store, and is ready. Raises OSError, or what ended a task."""
         await self.grpc.start()
+        self._own(self.grpc.run(), "grpc")
         await self.rest.start()
         self._own(self._tick_for_ever(), "ticker")
         if self._watching is not None:

@@ -9,7 +9,8 @@ stored before it counts.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from enum import Enum
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from global_discovery.domain.completeness import Reason
 from global_discovery.domain.pool import Content, PoolKey
@@ -82,6 +83,36 @@ class StoreState:
     """Whether it fails to read or to write; the mark may stand all the same."""
     failures: int = 0
     """How often it began to fail since the start."""
+
+
+class FigureKind(Enum):
+    """How a figure moves."""
+
+    GAUGE = "gauge"
+    """Up and down."""
+    COUNTER = "counter"
+    """Up only, from the start on; its name does not say so."""
+
+
+class Figure(NamedTuple):
+    """One number that a store tells of itself, for operators."""
+
+    name: str
+    """Begins with the store's name; base units."""
+    text: str
+    kind: FigureKind
+    values: Mapping[tuple[str, ...], float]
+    """By the values of the labels, from fixed sets; under `()` where there are no labels."""
+    labels: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class TellsFigures(Protocol):
+    """A store that has figures of its own."""
+
+    def figures(self) -> Sequence[Figure]:
+        """What they are now. Cheap: asked at each scrape."""
+        ...
 
 
 class RegistrationStore(Protocol):

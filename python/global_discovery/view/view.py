@@ -50,6 +50,8 @@ class Filter(Protocol):
 
 
 T = TypeVar("T", bound=Keyed)
+ValueChanged = Callable[[Any, T | None, T | None, Departure | None], None]
+"""Of a key: the value before and after, and how it left if it did."""
 
 
 class Entry(Generic[T]):
@@ -111,7 +113,7 @@ DEFAULT_LIMITS = HistoryLimits()
 class View(Generic[T]):
     """The list of one source."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by keyword, and all but one have a default
         self,
         source: Source[Any, T],
         *,
@@ -119,12 +121,17 @@ class View(Generic[T]):
         weigh: Callable[[T], int] = lambda _: 256,
         limits: HistoryLimits = DEFAULT_LIMITS,
         mark_changed: Callable[[Mark], None] = lambda _: None,
+        value_changed: ValueChanged[T] = lambda *_: None,
     ) -> None:
-        """`weigh` tells about how many bytes a value takes; what changed away is kept that long."""
+        """`weigh` tells about how many bytes a value takes; what changed away is kept that long.
+
+        `value_changed` is told each change as it becomes a position.
+        """
         self._source = source
         self._weigh = weigh
         self._limits = limits
         self._mark_changed = mark_changed
+        self._value_changed = value_changed
         self._entries: dict[Any, Entry[T]] = {}
         """In the order of their keys once `_sort` has run."""
         self._sorted = True
@@ -257,6 +264,8 @@ class View(Generic[T]):
 
     def _apply(self, change: Change[Any, T]) -> None:
         before = self._entries.get(change.key)
+        was = None if before is None else before.value
+        self._value_changed(change.key, was, change.value, change.departure)
         if change.value is not None:
             after = self._entries[change.key] = Entry(change.value)
             self._sorted = self._sorted and before is not None

@@ -169,8 +169,13 @@ class Guard:
         self._certificates = certificates
         self.denials = Denials(clock=clock or SystemClock(), report=report)
         self.streams: set[Following] = set()
+        self._on_policy: list[Callable[[], None]] = [self._judge_streams]
         if policy is not None:
-            policy.changed = self._judge_streams
+            policy.changed = self._policy_changed
+
+    def on_policy(self, changed: Callable[[], None]) -> None:
+        """Has `changed` called when another policy is in force."""
+        self._on_policy.append(changed)
 
     async def visit(self, peer: Peer, method: str) -> Visit:
         """Who calls. Raises the refusal for a caller whose token is not accepted."""
@@ -216,6 +221,10 @@ class Guard:
                 reason=f"TOKEN_{bad}".upper(),
             )
             raise Unauthenticated(bad_token=True) from None
+
+    def _policy_changed(self) -> None:
+        for changed in self._on_policy:
+            changed()
 
     def _judge_streams(self) -> None:
         for stream in list(self.streams):

@@ -64,8 +64,8 @@ class PoolDiscovery:
         ).SerializeToString()
         """What every answer to RegisterPool begins with."""
 
-    def handlers(self) -> grpc.GenericRpcHandler:
-        """The service, to be added to a server."""
+    def handlers(self) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
+        """The methods of the service by name, to be registered with a server."""
         unary: dict[str, tuple[type[Message], Callable[[Any, Context], Awaitable[bytes]]]] = {
             "RegisterPool": (pb.RegisterPoolRequest, self._register_pool),
             "RenewPools": (pb.RenewPoolsRequest, self._renew_pools),
@@ -78,14 +78,13 @@ class PoolDiscovery:
             "WatchPools": (pb.WatchPoolsRequest, self._watch_pools),
             "WatchRouters": (pb.WatchRoutersRequest, self._watch_routers),
         }
-        methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+        return {
             name: grpc.unary_unary_rpc_method_handler(self._answered(name, *how))
             for name, how in unary.items()
         } | {
             name: grpc.unary_stream_rpc_method_handler(self._answered(name, *how, timed=False))
             for name, how in streams.items()
         }
-        return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     def _answered(
         self,
@@ -242,7 +241,7 @@ class PoolDiscovery:
             lambda: _resume(fanout.view, request.position, NoFilter()),
         )
         sequence = _resume(fanout.view, request.position, wanted)
-        watcher = fanout.open(wanted, sequence, idle_seconds)
+        watcher = fanout.open(wanted, sequence, idle_seconds, peer=visit.caller.account)
         try:
             server = self._server_info(idle_seconds)
             with visit.following(watcher.end):

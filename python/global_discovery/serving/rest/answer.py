@@ -3,10 +3,11 @@
 Answers are immutable and may be kept and given to any number of callers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 import orjson
+from aiohttp.web import StreamResponse
 from multidict import CIMultiDict, CIMultiDictProxy
 
 JSON = "application/json"
@@ -23,6 +24,16 @@ class Answer(NamedTuple):
     body: bytes | None = None
     close: bool = False
     """Whether the connection ends with it."""
+
+
+class Streamed(NamedTuple):
+    """An answer of status 200 that goes on. `write` writes its body, and may take for ever.
+
+    `write` raises ConnectionError, or whatever the response raises, when its caller left.
+    """
+
+    headers: CIMultiDictProxy[str]
+    write: Callable[[StreamResponse], Awaitable[None]]
 
 
 def headers(

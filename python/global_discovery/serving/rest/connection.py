@@ -15,7 +15,8 @@ from functools import partial
 from typing import Any, Protocol, cast
 
 from aiohttp import web
-from aiohttp.http_exceptions import LineTooLong
+from aiohttp.http import HttpVersion10, HttpVersion11
+from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError, _ErrInfo
 
@@ -173,6 +174,11 @@ class Connection(RequestHandler):
             answered[0].force_close()
         return answered
 
+    @property
+    def sends_no_more(self) -> bool:
+        """Whether the caller is gone, or has ended its side."""
+        return self._sends_no_more or self._open is None
+
     def close_if_idle(self) -> None:
         """Ends it at once unless a call is under way, whose answer will end it."""
         waiter = self._waiter
@@ -210,6 +216,11 @@ class Connection(RequestHandler):
     ) -> Coroutine[Any, Any, tuple[web.StreamResponse, bool]]:
         """Called by aiohttp in the same step in which it takes a request from the queue."""
         self._at_hand = request
+        if request._version not in _VERSIONS:  # noqa: SLF001 - `version` remembers what it told
+            # The parser lets HTTP/0.9 and HTTP/2.0 pass; the answer would claim to be in them.
+            request._version = HttpVersion10  # noqa: SLF001 - it takes its version from nowhere else
+            error = BadHttpMessage("another version of HTTP")
+            request_handler = self._make_error_handler(_ErrInfo(400, error, ""))
         return super()._handle_request(request, start_time, request_handler)
 
     def _process_keepalive(self) -> None:
@@ -333,6 +344,7 @@ class Connection(RequestHandler):
 
 
 _LATE = 408
+_VERSIONS = (HttpVersion10, HttpVersion11)
 
 
 def _names_in(certificate: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -15,7 +15,7 @@ from global_discovery.domain.errors import DiscoveryError
 from global_discovery.serving.log import log_internal_error
 from global_discovery.serving.metrics import CallMetrics
 from global_discovery.serving.rest import problem
-from global_discovery.serving.rest.answer import INSTANCE, Answer, headers
+from global_discovery.serving.rest.answer import INSTANCE, Answer, Streamed, headers
 from global_discovery.serving.rest.connection import CallerGone, Connection
 from global_discovery.serving.rest.problem import Problem
 from global_discovery.serving.rest.request_parts import parse_target
@@ -39,10 +39,11 @@ class Gateway:
         self.open_to_all: AbstractSet[str] | None = None
         """The only paths for callers without a certificate; None for all paths."""
 
-    async def __call__(self, request: web.BaseRequest) -> web.Response:
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """See Gate."""
         started = time.perf_counter()
         label = OTHER
+        answer: Answer | Streamed
         try:
             target = parse_target(request.raw_path)
             self._check_caller(request, target.path)
@@ -65,6 +66,8 @@ class Gateway:
             answer = problem.malformed("the connection broke", close=True).answer()
         except Exception:  # noqa: BLE001 - it is logged, and its caller gets a fixed text
             answer = self._internal(label)
+        if isinstance(answer, Streamed):
+            return await self._stream(request, answer, label)
         self._metrics.answered(FACE, label, str(answer.status), time.perf_counter() - started)
         return self._response(answer)
 
@@ -97,6 +100,24 @@ class Gateway:
         error, request_id = problem.internal()
         log_internal_error(request_id, label)
         return error.answer()
+
+    async def _stream(
+        self, request: web.BaseRequest, answer: Streamed, label: str
+    ) -> web.StreamResponse:
+        """Counted as it begins: how long it lasts says nothing."""
+        self._metrics.answered(FACE, label, "200", None)
+        response = web.StreamResponse(headers=answer.headers)
+        response.headers[INSTANCE] = self._instance_id
+        try:
+            await response.prepare(request)
+            await answer.write(response)
+            await response.write_eof()
+        except ConnectionError:
+            response.force_close()
+        except Exception:  # noqa: BLE001 - it is logged; its caller sees that the answer breaks off
+            log_internal_error(problem.internal()[1], label)
+            cast("Connection", request.protocol).abort()
+        return response
 
     def _response(self, answer: Answer) -> web.Response:
         response = web.Response(status=answer.status, body=answer.body, headers=answer.headers)

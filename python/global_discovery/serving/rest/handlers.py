@@ -7,7 +7,6 @@ from typing import Any
 from aiohttp import web
 
 from global_discovery.domain import rules
-from global_discovery.domain.access import Scope
 from global_discovery.domain.errors import InvalidInput, Violation, together
 from global_discovery.domain.lease import Heartbeat, Withdrawal
 from global_discovery.domain.pool import PoolKey
@@ -18,14 +17,14 @@ from global_discovery.serving.rest.body import read_json_body
 from global_discovery.serving.rest.connection import Limits
 from global_discovery.serving.rest.list_body import ListBodies, pools_json, routers_json
 from global_discovery.serving.rest.peer import RestPeer
+from global_discovery.serving.rest.pool_filter import FILTERS, pool_filter
 from global_discovery.serving.rest.problem import Problem
 from global_discovery.serving.rest.registration_body import RegistrationBodies
 from global_discovery.serving.rest.request_parts import key_part, lease_ids, query_parameters
 from global_discovery.serving.rest.route import KEY_PATH, Call, Route
-from global_discovery.view.filters import EVERYTHING, MAX_VALUES, NoFilter, PoolFilter
+from global_discovery.view.filters import EVERYTHING, NoFilter
 from global_discovery.view.view import Filter
 
-_FILTERS = ("model", "region", "cluster_id", "namespace")
 _NO_FILTER = NoFilter()
 
 
@@ -101,8 +100,9 @@ class DiscoveryHandlers:
     async def list_pools(self, call: Call) -> Answer:
         """`GET /pools`."""
         scope = (await self._visit(call, "GET /pools")).read()
-        plain = not call.query and scope.unlimited
-        wanted = EVERYTHING if plain else _filter(call.query, scope)
+        wanted = EVERYTHING
+        if call.query or not scope.unlimited:
+            wanted = pool_filter(query_parameters(call.query, FILTERS), scope)
         return await _listed(self._pools, wanted, call.request)
 
     async def list_routers(self, call: Call) -> Answer:
@@ -117,32 +117,7 @@ class DiscoveryHandlers:
 
 
 async def _listed(lists: ListBodies[Any], wanted: Filter, request: web.BaseRequest) -> Answer:
-    headers = request.headers
-    if_none_match = None
-    if "If-None-Match" in headers:
-        if_none_match = ",".join(headers.getall("If-None-Match"))
-    accepted = ""
-    if "Accept-Encoding" in headers:
-        accepted = ",".join(headers.getall("Accept-Encoding"))
-    return await lists.body(wanted).answer(accepted, if_none_match)
-
-
-def _filter(query: str, scope: Scope) -> PoolFilter:
-    values = {name: frozenset(given) for name, given in query_parameters(query, _FILTERS).items()}
-    too_many = [
-        Violation(name, f"must have at most {MAX_VALUES} different values")
-        for name, given in values.items()
-        if len(given) > MAX_VALUES
-    ]
-    if too_many:
-        raise InvalidInput(too_many)
-    return PoolFilter(
-        models=values["model"],
-        regions=values["region"],
-        cluster_ids=values["cluster_id"],
-        namespaces=values["namespace"],
-        scope=scope,
-    )
+    return await lists.body(wanted).answer_to(request.headers)
 
 
 def _key(segments: Sequence[str]) -> PoolKey:

@@ -8,6 +8,7 @@ from global_discovery import __version__
 from global_discovery.domain import rules
 from global_discovery.serving.rest.answer import INSTANCE, JSON, PROBLEM
 from global_discovery.serving.rest.list_body import POSITION
+from global_discovery.serving.rest.openapi_page import PAGE_PATHS
 from global_discovery.serving.rest.openapi_schemas import SCHEMAS, Schema, key_part, ref
 from global_discovery.serving.rest.route import KEY_PATH
 from global_discovery.view.filters import MAX_VALUES
@@ -29,13 +30,14 @@ connection then ends."""
 _PROBLEMS = {
     "400": "The request, a parameter or the body has the wrong form: no JSON object in UTF-8, a "
     "duplicate name, a lone surrogate, nesting above 32, or a value of the wrong type.",
+    "403": "This is not for this caller.",
     "404": "There was no such share.",
     "408": "The body did not arrive in time.",
     "409": "The `lease_id` was withdrawn: drop it, and register anew one lease later.",
     "413": "The body is larger than 1 MiB.",
     "415": "No Content-Type, another one than application/json in UTF-8, or a Content-Encoding.",
     "422": "Values of the right type that break a rule; `errors` names every field.",
-    "429": "The pool has as many shares as it may have.",
+    "429": "There are as many of them as there may be: shares of a pool, event streams.",
     "500": "A fault of ours; `request_id` names it in our log.",
     "503": "This instance cannot do it now; another one may.",
 }
@@ -276,4 +278,5 @@ _PATHS: Schema = {
             "500",
         )
     },
+    **PAGE_PATHS,
 }

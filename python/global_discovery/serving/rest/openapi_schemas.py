@@ -211,7 +211,8 @@ SCHEMAS: Schema = {
     ),
     "Health": _object(
         {"status": {"type": "string", "enum": ["ok", "degraded"]}, **_MARK},
-        description="`degraded` while the list of pools is not complete.",
+        description="`degraded` while one of the lists is not complete or the store fails; "
+        "mark and reasons are those of both lists.",
     ),
     "Status": _object({"status": _text("One word.")}),
     "Problem": _object(

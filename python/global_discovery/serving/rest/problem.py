@@ -65,9 +65,9 @@ class Problem(Exception):
         super().__init__(detail)
         self.status = status
         self.code = code
-        self._violations = violations
+        self.violations = violations
         self._more = more or {}
-        self._header_fields = header_fields
+        self.header_fields = header_fields or {}
         self._close = close
 
     def answer(self) -> Answer:
@@ -78,10 +78,10 @@ class Problem(Exception):
             "detail": str(self),
             "code": self.code,
         }
-        if self._violations:
-            document["errors"] = [violation._asdict() for violation in self._violations]
+        if self.violations:
+            document["errors"] = [violation._asdict() for violation in self.violations]
         document.update(self._more)
-        fields = headers(PROBLEM, self._header_fields)
+        fields = headers(PROBLEM, self.header_fields)
         return Answer(self.status, fields, orjson.dumps(document), self._close)
 
 

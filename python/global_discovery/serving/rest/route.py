@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from global_discovery.serving.rest.answer import Answer
+from global_discovery.serving.rest.answer import Answer, Streamed
 
 KEY_PATH = "/pools/{cluster_id}/{namespace}/{dgd_name}"
 _BEFORE_KEY = "/pools/"
@@ -25,7 +25,7 @@ class Call(NamedTuple):
     """The three segments of a key path, not decoded; empty on other paths."""
 
 
-Handler = Callable[[Call], Awaitable[Answer]]
+Handler = Callable[[Call], Awaitable[Answer | Streamed]]
 
 
 class Route:

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from global_discovery.serving.access.guard import Guard
 from global_discovery.serving.core import Core
 from global_discovery.serving.metrics import CallMetrics
+from global_discovery.serving.page.handlers import PageHandlers
 from global_discovery.serving.readiness import Readiness
 from global_discovery.serving.rest.connection import ConnectionServer, Limits
 from global_discovery.serving.rest.gateway import Gateway
@@ -47,7 +48,14 @@ class RestFace:
         limits = limits or Limits()
         probes = ProbeHandlers(core, registry, readiness)
         pools = DiscoveryHandlers(core, guard, limits)
-        self.routes = [*pools.routes(), *probes.routes(), probes.document_route()]
+        self.page = PageHandlers(core, guard, tls=tls)
+        self.events = self.page.events
+        self.routes = [
+            *pools.routes(),
+            *probes.routes(),
+            probes.document_route(),
+            *self.page.routes(),
+        ]
         instance_id = core.settings.instance_id
         gateway = Gateway(Routes(self.routes), metrics, instance_id)
         if tls is not None and tls.asks_for_certificates:
@@ -86,6 +94,7 @@ class RestFace:
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + grace
+        self.events.end_all()
         await self._main.close(grace)
         if self._health is not None:
             await self._health.close(max(0.0, end - loop.time()))

@@ -101,7 +101,7 @@ class FoundShares:
             self._listening.found(stored.granted)
         same_number = seen.renewed and stored.number == share.number
         if other or stored.number > share.number or same_number:
-            self._table.adopt(share, stored.content, stored.relays, stored.number)
+            self._table.adopt(share, stored.content, stored.relays, stored.number, now)
         if seen.renewed:
             self._table.renewed_elsewhere(share, now, now + seen.remaining)
         else:
@@ -113,7 +113,9 @@ class FoundShares:
         share.granted = stored.granted
         share.sequence = stored.sequence
         self._listening.found(stored.granted)
-        self._table.add(share, number=stored.number, registered_time=stored.registered_time)
+        self._table.add(
+            share, number=stored.number, registered_time=stored.registered_time, now=now
+        )
         self._table.seen(share, now)
 
     @staticmethod

@@ -12,7 +12,7 @@ and within one second of it. Not guaranteed here: durability, which is the
 store's.
 """
 
-from collections.abc import Callable, Iterable, KeysView, Sequence
+from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
 from enum import Enum
 from itertools import islice
 from typing import NamedTuple
@@ -33,6 +33,7 @@ from global_discovery.domain.pool import Pool, PoolKey
 from global_discovery.domain.timing_wheel import SLOT_SECONDS
 from global_discovery.sources.registered.explained_shares import explain_shares
 from global_discovery.sources.registered.found_shares import FoundShares
+from global_discovery.sources.registered.lease_states import LeaseState, count_leases
 from global_discovery.sources.registered.listening import Listening
 from global_discovery.sources.registered.mass_lapse import MassLapse
 from global_discovery.sources.registered.share_table import ShareTable, new_lease_id
@@ -106,6 +107,7 @@ class Registrations:
         self._moved: list[MovedLease] = []
         self._judged = clock.monotonic()
         self._told_mark: Mark | None = None
+        self._heard_at: float | None = None
 
     def __len__(self) -> int:
         """How many pools are registered."""
@@ -115,6 +117,17 @@ class Registrations:
     def shares(self) -> int:
         """How many shares are live."""
         return len(self._table.by_lease)
+
+    @property
+    def heartbeat_age(self) -> float | None:
+        """Seconds since this instance last took a registration or a renewal; None before one."""
+        return None if self._heard_at is None else self._clock.monotonic() - self._heard_at
+
+    def leases(self) -> dict[LeaseState, int]:
+        """How many leases are in each state, now."""
+        return count_leases(
+            self._table.by_lease.values(), terms=self.terms, now=self._clock.monotonic()
+        )
 
     def ready(self) -> None:
         """Callers can reach this instance from now on."""
@@ -190,7 +203,7 @@ class Registrations:
         share.sequence = heartbeat.sequence or share.sequence
         if self._table.renew(share, now) and effect is Effect.RENEWED:
             effect = Effect.CHANGED
-        self._listening.heard(now)
+        self._heard(now)
         return share, effect
 
     def renew(self, lease_ids: Sequence[str], scope: Scope = EVERY_KEY) -> Renewed:
@@ -208,8 +221,12 @@ class Registrations:
                     regranted.append(share)
                 renewed.append(lease_id)
         if renewed:
-            self._listening.heard(now)
+            self._heard(now)
         return Renewed(renewed, unknown, regranted)
+
+    def _heard(self, now: float) -> None:
+        self._heard_at = now
+        self._listening.heard(now)
 
     def find(self, withdrawal: Withdrawal) -> list[Share]:
         """See ShareTable."""
@@ -242,6 +259,18 @@ class Registrations:
     def keys(self) -> KeysView[PoolKey]:
         """The registered pools; those that were renewed longest ago come first."""
         return self._table.pools.keys()
+
+    def overdue(self) -> Iterator[PoolKey]:
+        """The pools that missed a heartbeat; those that were renewed longest ago come first."""
+        horizon = self._clock.monotonic() - self.terms.overdue_after
+        for key, pool in self._table.pools.items():
+            if pool.last_renewal >= horizon:
+                return
+            yield key
+
+    def disagreeing(self) -> Iterator[PoolKey]:
+        """The pools whose live relays register different content."""
+        return (key for key, pool in self._table.pools.items() if pool.disagreeing)
 
     def explain(self, key: PoolKey) -> RegistrationSide:
         """What is known of a key, registered or not."""

@@ -166,17 +166,18 @@ class ShareTable:
         share.lease_id = self._new_lease_id()
         share.deadline = now + self._granted
         number = pool.highest + 1 if pool else 1
-        self.add(share, number=number, registered_time=self._clock.wall())
+        self.add(share, number=number, registered_time=self._clock.wall(), now=now)
         self.counters.registrations += 1
         return share
 
-    def add(self, share: Share, *, number: int, registered_time: float) -> None:
-        """Adds a share that has an id and a deadline; the time is its pool's, when it is new."""
+    def add(self, share: Share, *, number: int, registered_time: float, now: float) -> None:
+        """Adds a share with an id and a deadline; `registered_time` is its pool's, when new."""
         pool = self.pools.get(share.key)
         if pool is None:
             pool = self.pools[share.key] = PoolShares(share.key, registered_time=registered_time)
         pool.shares[share.identity] = share
-        pool.adopt(share, share.content, number)
+        pool.adopt(share, share.content, number, now)
+        pool.changed_at = now
         self.by_lease[share.lease_id] = share
         self.wheel.add(share)
         self.ended.began(share)
@@ -188,13 +189,15 @@ class ShareTable:
         share.lease_id = lease_id
         self.by_lease[lease_id] = share
 
-    def adopt(self, share: Share, content: Content, relays: tuple[str, ...], number: int) -> None:
+    def adopt(
+        self, share: Share, content: Content, relays: tuple[str, ...], number: int, now: float
+    ) -> None:
         """Takes what another instance wrote of a share."""
         pool = self.pools[share.key]
         same = (content, relays, number) == (share.content, share.relays, share.number)
         if not same:
             share.relays = relays
-            pool.adopt(share, content, number)
+            pool.adopt(share, content, number, now)
             self._changed(pool)
 
     def set_content(
@@ -212,7 +215,7 @@ class ShareTable:
         share.leave(now)
         share.relays = relays
         if not same_content:
-            pool.set_content(share, content)
+            pool.set_content(share, content, now)
         self._changed(pool)
         return True
 
@@ -246,8 +249,11 @@ class ShareTable:
 
     def seen(self, share: Share, now: float) -> None:
         """Its pool is not overdue now."""
-        self.pools[share.key].last_renewal = now
+        pool = self.pools[share.key]
+        pool.last_renewal = now
         self.pools.move_to_end(share.key)
+        if pool.disagreeing and pool.disagreement_to_tell():
+            self._report(Event.RELAYS_DISAGREE, pool=str(pool.key), relays=len(pool.shares))
 
     def stored(self, share: Share) -> StoredShare:
         """A live share as a store keeps it."""
@@ -281,7 +287,6 @@ class ShareTable:
         return True
 
     def _changed(self, pool: PoolShares) -> None:
-        if pool.begins_to_disagree():
-            self._report(Event.RELAYS_DISAGREE, pool=str(pool.key), relays=len(pool.shares))
+        pool.compare()
         self._dirty[pool.key] = None
         self.wake()

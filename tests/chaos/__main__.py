@@ -1,0 +1,57 @@
+"""`python -m chaos [--seed N] [--seconds S] [--scenario NAME ...]`: a verdict, and its seed."""
+
+import argparse
+import asyncio
+import random
+import sys
+
+from chaos.run import Ran, ran
+from chaos.world import SCENARIOS
+
+SECONDS = 40.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
+    parser.add_argument("--seed", default="", help="repeats the faults of an earlier run")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of faults, a scenario")
+    parser.add_argument("--scenario", nargs="+", choices=SCENARIOS, default=list(SCENARIOS))
+    given = parser.parse_args()
+    seed = given.seed or str(random.SystemRandom().randrange(1_000_000))
+    _say(f"seed {seed}")
+    passed = True
+    for name in given.scenario:
+        told = asyncio.run(ran(name, seed=seed, seconds=given.seconds))
+        _tell(told)
+        passed &= told.verdict.passed
+    scenarios = " ".join(given.scenario)
+    again = f'make chaos SEED={seed} SECONDS={given.seconds:g} SCENARIO="{scenarios}"'
+    _say(f"{'PASS' if passed else 'FAIL'}; to repeat it: {again}")
+    return 0 if passed else 1
+
+
+def _tell(told: Ran) -> None:
+    _say(f"\n{told.name}: {'PASS' if told.verdict.passed else 'FAIL'}")
+    began = min((call.sent for call in told.history.calls), default=0.0)
+    for window in told.history.windows:
+        ended = window.ended - began
+        whom = ", ".join(sorted(window.targets)[:3])
+        more = f" and {len(window.targets) - 3} more" if len(window.targets) > 3 else ""
+        _say(f"  {window.began - began:7.2f} to {ended:7.2f} s  {window.fault}: {whom}{more}")
+    for what, count in sorted(told.counts.items()):
+        if not what.startswith("fault"):
+            _say(f"  {count:8} {what}")
+    for what, count in sorted(told.verdict.judged.items()):
+        _say(f"  {count:8} judged: {what}")
+    _say(f"  {told.lag * 1000:8.0f} ms was this program late at most; times were widened by that")
+    for breach in told.verdict.breaches:
+        _say(f"  BROKEN: {breach}")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

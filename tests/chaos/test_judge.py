@@ -1,0 +1,218 @@
+"""The judge itself: what it calls a breach, and what it does not."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from chaos.history import (
+    TORN,
+    Call,
+    Deaf,
+    History,
+    Listing,
+    Offer,
+    Terms,
+    Told,
+    Window,
+    Withdrawal,
+)
+from chaos.judge import Judge
+
+OWN = Terms(lease=3.0, interval=1.0, shared=False)
+SHARED = Terms(lease=3.0, interval=1.0, shared=True)
+SOON = 0.01
+
+
+def a_call(at: float, *, granted: str = "id", lease_id: str = "id", version: int = 0) -> Call:
+    return Call("p", "relay", "slot-0", version, lease_id, at, at + SOON, granted)
+
+
+def beats(since: float, until: float) -> list[Call]:
+    """One a second, each answered."""
+    return [a_call(since + second) for second in range(int(until - since) + 1)]
+
+
+def a_history(calls: Iterable[Call], *, terms: Terms = OWN, deaf: Iterable[Deaf] = ()) -> History:
+    return History(terms, calls=list(calls), deaf=list(deaf))
+
+
+def listed(
+    at: float, *pools: str, exact: bool = True, bound: float = 1.0, slot: str = "slot-0"
+) -> Listing:
+    return Listing(slot, "grpc", at, at + SOON, exact, bound, dict.fromkeys(pools, 0))
+
+
+def breaches(history: History) -> list[str]:
+    return [breach.split(":")[0] for breach in Judge(history).verdict().breaches]
+
+
+MISSING = "nothing older than the bound is missing from an exact view"
+DEAD = "nothing is listed longer than its lease with all extensions"
+WITHDRAWN = "a withdrawn pool stays away"
+
+
+@pytest.mark.parametrize(
+    ("at", "exact", "found"),
+    [
+        (100.9, True, []),  # not yet longer than the bound
+        (101.1, True, [MISSING]),
+        (101.1, False, []),
+        (107.9, True, [MISSING]),  # the last beat was at 105
+        (108.1, True, []),
+    ],
+)
+def test_an_exact_list_lacks_no_pool_that_was_registered_for_longer_than_its_bound(
+    at: float, *, exact: bool, found: list[str]
+) -> None:
+    history = a_history(beats(100, 105))
+    history.listings = [listed(at, exact=exact)]
+    assert breaches(history) == found
+
+
+def test_nothing_is_certain_of_a_pool_whose_renewal_came_after_its_lease() -> None:
+    history = a_history([a_call(100), a_call(103.5)])
+    history.listings = [listed(103.2), listed(104.4)]
+    assert breaches(history) == []
+    history.listings = [listed(104.6)]
+    assert breaches(history) == [MISSING]
+
+
+def test_a_withdrawal_ends_what_is_certain_when_it_is_sent() -> None:
+    history = a_history(beats(100, 105))
+    history.withdrawals = [Withdrawal("p", "relay", "slot-0", "id", 105.5, 105.6, done=False)]
+    history.listings = [listed(105.55)]
+    assert breaches(history) == []
+
+
+def test_a_sole_server_that_was_surely_deaf_keeps_what_it_had_for_one_lease_more() -> None:
+    deaf = Deaf("slot-0", 105, 105.1, 109, 109.1)
+    history = a_history(beats(100, 105), deaf=[deaf])
+    history.listings = [listed(111.9)]
+    assert breaches(history) == [MISSING]
+    deaf.certain = False
+    assert breaches(history) == []
+
+
+@pytest.mark.parametrize(
+    ("at", "found"),
+    [(99.0, [DEAD]), (105.0, []), (109.4, []), (109.6, [DEAD])],
+)
+def test_a_pool_is_listed_from_its_first_call_to_a_second_after_its_lease(
+    at: float, found: list[str]
+) -> None:
+    history = a_history(beats(100, 105))
+    history.listings = [listed(at, "p")]
+    assert breaches(history) == found
+
+
+def test_a_restart_may_keep_a_pool_for_one_lease_after_it_listens_and_three_in_all() -> None:
+    def deaf(at: float) -> Deaf:
+        return Deaf("slot-0", at, at, at + 2, at + 2)
+
+    history = a_history(beats(100, 105), deaf=[deaf(106)])
+    history.listings = [listed(115.4, "p")]  # listens at 111 at the latest
+    assert breaches(history) == []
+    history.listings = [listed(115.6, "p")]
+    assert breaches(history) == [DEAD]
+    history.deaf += [deaf(113), deaf(119), deaf(125)]
+    history.listings = [listed(128.4, "p")]
+    assert breaches(history) == []
+    history.listings = [listed(128.6, "p")]
+    assert breaches(history) == [DEAD]
+
+
+def test_a_call_that_lay_in_a_silent_link_may_count_when_the_link_speaks_again() -> None:
+    history = a_history([*beats(100, 105), a_call(106, granted="")])
+    history.listings = [listed(113, "p")]
+    assert breaches(history) == [DEAD]
+    history.windows = [Window("swallow", frozenset({"relay:p"}), 105.5, 110)]
+    assert breaches(history) == []
+    history.listings = [listed(115.6, "p")]
+    assert breaches(history) == [DEAD]
+
+
+def test_another_server_of_a_shared_store_has_one_bound_more() -> None:
+    history = a_history(beats(100, 105), terms=SHARED)
+    history.listings = [listed(111.9, "p", bound=2.5, slot="slot-1")]
+    assert breaches(history) == []
+    history.listings = [listed(112.1, "p", bound=2.5, slot="slot-1")]
+    assert breaches(history) == [DEAD]
+    history.windows = [Window("cut", frozenset({"store"}), 105, 106)]
+    assert breaches(history) == []
+
+
+def test_a_withdrawn_pool_is_listed_only_when_it_was_registered_anew() -> None:
+    history = a_history(beats(100, 105))
+    history.withdrawals = [Withdrawal("p", "relay", "slot-0", "id", 105.5, 105.6, done=True)]
+    history.listings = [listed(106.5, "p")]
+    assert breaches(history) == []
+    history.listings = [listed(106.7, "p")]
+    assert breaches(history) == [WITHDRAWN]
+    history.calls.append(a_call(106.6, lease_id=""))
+    assert breaches(history) == []
+
+
+def test_a_first_call_that_nobody_answered_may_bring_a_withdrawn_pool_back() -> None:
+    history = a_history([a_call(99, granted="", lease_id=""), *beats(100, 105)])
+    history.withdrawals = [Withdrawal("p", "relay", "slot-0", "id", 105.5, 105.6, done=True)]
+    history.listings = [listed(106.7, "p")]
+    assert breaches(history) == []
+
+
+def test_a_stream_may_be_a_second_late_and_no_more() -> None:
+    history = a_history(beats(100, 110))
+    history.told = [Told("slot-0", 102.0, True, 1.0, {}, ())]
+    assert breaches(history) == []
+    history.told = [Told("slot-0", 102.1, True, 1.0, {}, ())]
+    assert breaches(history) == [MISSING]
+    history.lags = [(102.0, 0.5)]
+    assert breaches(history) == []
+
+
+def test_no_stream_removes_a_live_pool_whatever_its_mark() -> None:
+    history = a_history(beats(100, 110))
+    history.told = [Told("slot-0", 105, False, 1.0, {}, ("p",))]
+    assert breaches(history) == ["no live pool is removed"]
+
+
+def test_a_router_that_has_a_live_pool_keeps_it() -> None:
+    def offers(*offered: tuple[float, bool]) -> list[Offer]:
+        return [Offer("r", at, False, frozenset({"p"} if has else ())) for at, has in offered]
+
+    history = a_history(beats(100, 120))
+    history.offers = offers((106, False), (107, True), (108, True), (124, False))
+    assert breaches(history) == []
+    history.offers = offers((106, True), (107, False))
+    assert breaches(history) == ["a router never loses a live pool"]
+    history.windows = [Window("swallow", frozenset({"router:r"}), 103, 104)]
+    assert breaches(history) == []  # it may not have heard of its return yet
+
+
+def test_an_exact_router_offers_nothing_that_is_long_gone() -> None:
+    history = a_history(beats(100, 105))
+    history.offers = [Offer("r", 113.4, True, frozenset({"p"}))]
+    assert breaches(history) == []
+    history.offers = [Offer("r", 113.6, False, frozenset({"p"}))]
+    assert breaches(history) == []
+    history.offers = [Offer("r", 113.6, True, frozenset({"p"}))]
+    assert breaches(history) == ["an exact router drops what is gone"]
+
+
+def test_contents_are_whole_and_not_older_than_the_bound() -> None:
+    history = a_history([*beats(100, 103), a_call(104, version=1), *beats(105, 107)])
+    history.calls = [
+        call._replace(version=1) if call.sent >= 104 else call for call in history.calls
+    ]
+    history.listings = [listed(104.9, "p")]
+    assert breaches(history) == []
+    history.listings = [listed(105.1, "p")]
+    assert breaches(history) == ["an exact view has no content older than the bound"]
+    history.listings = [listed(105.1)._replace(pools={"p": TORN})]
+    assert breaches(history) == ["one content is one"]
+
+
+def test_a_breach_tells_what_was_done_for_its_pool_in_short() -> None:
+    history = a_history(beats(100, 105))
+    history.listings = [listed(103)]
+    (told,) = Judge(history).verdict().breaches
+    assert "100.000 to 105.000, 6 times: relay calls slot-0 (v0): answered" in told
