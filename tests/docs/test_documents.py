@@ -16,6 +16,7 @@ OPERATING = (ROOT / "docs/operating.md").read_text()
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 NOT_ABOUT_STATE = {
     "cannot_start",
+    "configured",
     "failed",
     "internal_error",
     "library",

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import structlog
 
-from global_discovery import log
+from global_discovery import __version__, log
 from global_discovery.cli.extras import needs
 from global_discovery.cli.flags import Values
 from global_discovery.cli.serve_flags import general
@@ -58,6 +58,7 @@ def run(values: Values, signals: StopSignals, store: RegistrationStore | None = 
     gc.set_threshold(*COLLECTOR_THRESHOLDS)
     terminal = "console" if sys.stderr and sys.stderr.isatty() else "json"
     log.configure(values.get(general.LOG_FORMAT) or terminal, level=values[general.LOG_LEVEL])
+    structlog.get_logger().info("configured", audit=True, version=__version__, flags=values.shown())
     reachable = not all(values[flag].is_loopback for flag in (general.LISTEN, general.GRPC_LISTEN))
     if reachable and not values.is_set(TLS_CLIENT_CA):
         structlog.get_logger().warning("unprotected", message=UNPROTECTED)
