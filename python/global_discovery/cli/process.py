@@ -28,6 +28,7 @@ from global_discovery.serving.core import CoreSettings
 from global_discovery.serving.log import reporter
 from global_discovery.serving.race import race
 from global_discovery.serving.service import Service, ServiceSettings, Watching
+from global_discovery.serving.tracing.tracer import Tracer
 from global_discovery.storage.store import RegistrationStore
 
 STOPPED, FAILED = 0, 1
@@ -52,7 +53,7 @@ def run(values: Values, signals: StopSignals, store: RegistrationStore | None = 
 
     Raises NotInstalled, having done nothing.
     """
-    watching = watching_from(values)
+    watching, trace = watching_from(values), tracer_from(values)
     settings, clock, report = settings_from(values), SystemClock(), reporter()
     store = store or store_from(values, settings.core.terms, clock, report)
     gc.set_threshold(*COLLECTOR_THRESHOLDS)
@@ -62,7 +63,8 @@ def run(values: Values, signals: StopSignals, store: RegistrationStore | None = 
     reachable = not all(values[flag].is_loopback for flag in (general.LISTEN, general.GRPC_LISTEN))
     if reachable and not values.is_set(TLS_CLIENT_CA):
         structlog.get_logger().warning("unprotected", message=UNPROTECTED)
-    return asyncio.run(_serve(settings, store, signals, watching))
+    tracer = None if trace is None else trace(settings.core.instance_id)
+    return asyncio.run(_serve(settings, store, signals, watching, tracer))
 
 
 def settings_from(values: Values) -> ServiceSettings:
@@ -97,17 +99,32 @@ def watching_from(values: Values) -> Callable[[Report], Watching] | None:
     return lambda report: watching.SlicesWatching(settings, report=report)
 
 
+def tracer_from(values: Values) -> Callable[[str], Tracer] | None:
+    """What makes spans for the instance of an id; None without `--tracing on`.
+
+    Raises NotInstalled.
+    """
+    if not values[general.TRACING]:
+        return None
+    with needs("otel"):
+        from global_discovery.serving.tracing.otel import (  # noqa: PLC0415 - it needs an extra
+            OtelTracer,
+        )
+    return lambda instance_id: OtelTracer(version=__version__, instance_id=instance_id)
+
+
 async def _serve(
     settings: ServiceSettings,
     store: RegistrationStore,
     signals: StopSignals,
     watching: Callable[[Report], Watching] | None,
+    tracer: Tracer | None,
 ) -> int:
     """One whole life of the service."""
     logger = structlog.get_logger()
     status = STOPPED
     try:
-        await _live(settings, store, signals, watching)
+        await _live(settings, store, signals, watching, tracer)
     except CannotStart as reason:
         status = FAILED
         logger.error("cannot_start", message=str(reason))  # noqa: TRY400 - no fault of ours
@@ -123,12 +140,13 @@ async def _live(
     store: RegistrationStore,
     signals: StopSignals,
     watching: Callable[[Report], Watching] | None,
+    tracer: Tracer | None,
 ) -> None:
     """Returns after a signal and an orderly stop; raises what else ended the service."""
     try:
         report = reporter()
         watched = None if watching is None else watching(report)
-        service = Service(settings, store, watching=watched, report=report)
+        service = Service(settings, store, watching=watched, report=report, tracer=tracer)
     except OSError as error:
         raise CannotStart(str(error)) from error
     try:

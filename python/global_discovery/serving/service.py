@@ -31,11 +31,13 @@ from global_discovery.serving.rest.server import RestFace
 from global_discovery.serving.tls.files import TlsPaths
 from global_discovery.serving.tls.keeper import TlsKeeper
 from global_discovery.serving.tls.metrics import TlsCollector
+from global_discovery.serving.tracing.tracer import Tracer
 from global_discovery.storage.store import RegistrationStore
 
 TICK_SECONDS = 0.1
 DRAIN_SECONDS = 1.0
 STORE_CLOSE_SECONDS = 5.0
+LAST_SPANS_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class Service:
     Whatever `start` and `run` ended with, `stop` closes what is open.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by keyword, and most have a default
         self,
         settings: ServiceSettings,
         store: RegistrationStore,
@@ -83,13 +85,15 @@ class Service:
         watching: Watching | None = None,
         clock: Clock | None = None,
         report: Report = ignore,
+        tracer: Tracer | None = None,
     ) -> None:
         """Must be made inside the event loop.
 
         Raises OSError when a port is taken or the files of TLS cannot be used.
         """
         imported = None if watching is None else watching.sources
-        store = MeasuredStore(store)
+        store = MeasuredStore(store, tracer)
+        self._tracer = tracer
         self.core = Core(settings.core, store, imported=imported, clock=clock, report=report)
         self._store = store
         self._report = report
@@ -107,7 +111,7 @@ class Service:
         self.tls = self._tls_keeper(settings)
         self.registry.register(TlsCollector(self.tls, self.core.clock.wall))
         self.grpc = GrpcFace(
-            PoolDiscovery(self.core, callers, metrics),
+            PoolDiscovery(self.core, callers, metrics, tracer),
             settings.grpc_listen,
             None if self.tls is None else self.tls.credentials(),
         )
@@ -120,6 +124,7 @@ class Service:
             listen=settings.listen,
             health_listen=settings.health_listen,
             tls=self.tls,
+            tracer=tracer,
         )
         self._watching = watching
         self._tasks: list[asyncio.Task[None]] = []
@@ -179,6 +184,8 @@ class Service:
         for watchers in (self.core.pool_watchers, self.core.router_watchers):
             watchers.end_all(ShuttingDown())
         await asyncio.gather(self.grpc.stop(DRAIN_SECONDS), self.rest.stop(DRAIN_SECONDS))
+        if self._tracer is not None:
+            await self._tracer.close(LAST_SPANS_SECONDS)
         for task in self._tasks:
             task.cancel()
         if self._tasks:

@@ -28,6 +28,7 @@ FLAGS = FlagTable(
         general.SLOW_WATCHER,
         general.LOG_FORMAT,
         general.LOG_LEVEL,
+        general.TRACING,
         discovery.ROUTER,
         discovery.POOL_RELAY_SUFFIX,
         discovery.FRONTEND_SUFFIX,

@@ -25,6 +25,7 @@ from global_discovery.serving.explanation_wire import explanation_response
 from global_discovery.serving.grpc import errors
 from global_discovery.serving.log import log_internal_error
 from global_discovery.serving.metrics import CallMetrics
+from global_discovery.serving.tracing.tracer import Tracer
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
 from global_discovery.view.fanout import (
@@ -49,8 +50,11 @@ Context = grpc.aio.ServicerContext[bytes, bytes]
 class PoolDiscovery:
     """The handlers of the service."""
 
-    def __init__(self, core: Core, callers: Callers, metrics: CallMetrics) -> None:
-        """Serves from `core`."""
+    def __init__(
+        self, core: Core, callers: Callers, metrics: CallMetrics, tracer: Tracer | None = None
+    ) -> None:
+        """Serves from `core`. Unary calls are traced by `tracer`; streams live too long for it."""
+        self._tracer = tracer
         self._core = core
         self._callers = callers
         self._metrics = metrics
@@ -96,10 +100,13 @@ class PoolDiscovery:
         timed: bool = True,
     ) -> Callable[[bytes, Context], Awaitable[Any]]:
         """Wraps a handler: parses its request, turns every error into a status, counts the call."""
+        tracer = self._tracer if timed else None
 
         async def call(data: bytes, context: Context) -> Any:
             started = time.perf_counter()
             code = "CANCELLED"
+            metadata = () if tracer is None else context.invocation_metadata() or ()
+            span = None if tracer is None else tracer.rpc(method, metadata)
             try:
                 answer = await handle(_parse(request_type, data), context)
                 code = "OK"
@@ -119,6 +126,8 @@ class PoolDiscovery:
             finally:
                 seconds = time.perf_counter() - started if timed else None
                 self._metrics.answered(FACE, method, code, seconds)
+                if span is not None:
+                    span.end(code)
 
         return call
 

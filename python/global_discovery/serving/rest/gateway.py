@@ -19,9 +19,14 @@ from global_discovery.serving.rest.answer import INSTANCE, Answer, headers
 from global_discovery.serving.rest.connection import CallerGone, Connection
 from global_discovery.serving.rest.problem import Problem
 from global_discovery.serving.rest.request_parts import parse_target
-from global_discovery.serving.rest.route import Call, Route, Routes
+from global_discovery.serving.rest.route import KEY_PATH, Call, Route, Routes
+from global_discovery.serving.tracing.tracer import Tracer
 
 FACE = "rest"
+TRACED = frozenset({"/pools", KEY_PATH, "/routers"})
+"""What callers ask of the service itself; not probes, documents and what stays open for long."""
+GONE = "499"
+"""The status of a span whose caller went away."""
 OTHER = "other"
 """The name of every call that is not to a documented path and method."""
 
@@ -29,8 +34,18 @@ OTHER = "other"
 class Gateway:
     """The gate of one port. See `connection.Gate`."""
 
-    def __init__(self, routes: Routes, metrics: CallMetrics, instance_id: str) -> None:
-        """Serves `routes` and nothing else, and names itself by `instance_id`."""
+    def __init__(
+        self,
+        routes: Routes,
+        metrics: CallMetrics,
+        instance_id: str,
+        tracer: Tracer | None = None,
+    ) -> None:
+        """Serves `routes` and nothing else, and names itself by `instance_id`.
+
+        Of calls on `TRACED` routes the tracer makes spans.
+        """
+        self._tracer = tracer
         self._routes = routes
         self._metrics = metrics
         self._instance_id = instance_id
@@ -41,6 +56,24 @@ class Gateway:
 
     async def __call__(self, request: web.BaseRequest) -> web.Response:
         """See Gate."""
+        if self._tracer is None:
+            return await self._answered(request)
+        return await self._traced(request, self._tracer)
+
+    async def _traced(self, request: web.BaseRequest, tracer: Tracer) -> web.Response:
+        found = self._routes.find(request.raw_path.partition("?")[0])
+        if found is None or found[0].template not in TRACED:
+            return await self._answered(request)
+        span = tracer.request(request.method, found[0].template, request.headers.items())
+        status = GONE
+        try:
+            response = await self._answered(request)
+            status = str(response.status)
+            return response
+        finally:
+            span.end(status)
+
+    async def _answered(self, request: web.BaseRequest) -> web.Response:
         started = time.perf_counter()
         label = OTHER
         try:

@@ -19,6 +19,7 @@ from global_discovery.serving.rest.handlers import DiscoveryHandlers
 from global_discovery.serving.rest.probes import ProbeHandlers
 from global_discovery.serving.rest.route import Routes
 from global_discovery.serving.tls.keeper import TlsKeeper
+from global_discovery.serving.tracing.tracer import Tracer
 
 _BACKLOG = 1024
 """Two thousand relays may come back in the same second."""
@@ -39,6 +40,7 @@ class RestFace:
         health_listen: str | None = None,
         limits: Limits | None = None,
         tls: TlsKeeper | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         """Addresses are `host:port`; port 0 is a free one. Opens nothing yet.
 
@@ -49,7 +51,7 @@ class RestFace:
         pools = DiscoveryHandlers(core, callers, limits)
         self.routes = [*pools.routes(), *probes.routes(), probes.document_route()]
         instance_id = core.settings.instance_id
-        gateway = Gateway(Routes(self.routes), metrics, instance_id)
+        gateway = Gateway(Routes(self.routes), metrics, instance_id, tracer)
         if tls is not None and tls.asks_for_certificates:
             gateway.open_to_all = {route.template for route in probes.routes()}
         self._main = _Port(listen, gateway, limits, None if tls is None else tls.context())
