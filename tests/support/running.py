@@ -11,6 +11,7 @@ from global_discovery.serving.caller import Network
 from global_discovery.serving.core import CoreSettings
 from global_discovery.serving.service import Service, ServiceSettings, Watching
 from global_discovery.serving.tls.files import TlsPaths
+from global_discovery.serving.tracing.tracer import Tracer
 from global_discovery.storage.memory import MemoryStore
 from global_discovery.storage.store import RegistrationStore
 from global_discovery.view.fanout import DEFAULT_WRITE_SECONDS, STREAM_AGE_SECONDS
@@ -33,6 +34,7 @@ async def a_service(
     tls: TlsPaths | None = None,
     report: Report = ignore,
     store: RegistrationStore | None = None,
+    tracer: Tracer | None = None,
 ) -> AsyncIterator[Service]:
     """Started, and stopped in order at the end. In memory unless a store is given."""
     settings = ServiceSettings(
@@ -50,7 +52,12 @@ async def a_service(
         tls=tls,
     )
     service = Service(
-        settings, store or MemoryStore(), watching=watching, clock=clock, report=report
+        settings,
+        store or MemoryStore(),
+        watching=watching,
+        clock=clock,
+        report=report,
+        tracer=tracer,
     )
     await service.start()
     try:
