@@ -16,6 +16,7 @@ FENCED = re.MULTILINE | re.DOTALL
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 NOT_ABOUT_STATE = {
     "cannot_start",
+    "configured",
     "failed",
     "internal_error",
     "library",
