@@ -90,5 +90,6 @@ with `memory` there is nothing to be read, so that its figures are what a start 
 each face, without an abuser (*alone*) and beside one, in turn. The abuser (`bench/abuser.py`) is a
 process of its own with an address of its own, does one thing as fast as it is let, from up to 256
 calls or connections at a time, and is nice: what it spends itself is not to be measured, though on
-two cores it is, in part. *CPU* is what the service uses in all. [limits.md](limits.md) tells what holds it back.""",
+two cores it is, in part. *CPU* is what the service uses in all. [limits.md](limits.md) tells what
+holds it back.""",
 }

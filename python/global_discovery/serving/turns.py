@@ -169,7 +169,7 @@ class Budget:
         self._forget(now)
         if self._released or now - self._changed_at > ALONE_AFTER_SECONDS:
             return 0.0
-        return min(even_at - now - BURST_SECONDS / SHARE_OF_ONE, self._longest)
+        return even_at - now - BURST_SECONDS / SHARE_OF_ONE
 
     def _forget(self, now: float) -> None:
         """The longest unused two, when they are even; and more where there are too many."""
