@@ -130,8 +130,9 @@ class Following:
         self.caller = caller
 
     def __enter__(self) -> None:
-        """It begins; `end` may be called from now on."""
+        """It begins; `end` may be called from now on, and is at once if that is overdue."""
         self._guard.streams.add(self)
+        self.judge(self._guard.rights(self.caller).read)
 
     def __exit__(self, *_: object) -> None:
         """It is over."""

@@ -64,7 +64,7 @@ class PageHandlers:
     async def why(self, call: Call) -> Answer:
         """`GET /why?pool=<cluster_id>/<namespace>/<dgd_name>`: what `ExplainPool` answers."""
         visit = await call.visit()
-        may_read = _may_read(visit)
+        visit.read()
         asked = query_parameters(call.query, ("pool",))["pool"]
         if len(asked) > 1:
             raise Problem(400, "BAD_PARAMETER", "pool may be given once")
@@ -73,7 +73,7 @@ class PageHandlers:
             visit.read_key(key)
         async with self._pace.turn():
             if key is not None:
-                body = await self._explain(key, may_read)
+                body = await self._explain(key, _may_read(visit))
             else:
                 body = await self._explain_nothing()
         return await Representation(body, HTML, SECURITY).answer_to(call.request.headers)
