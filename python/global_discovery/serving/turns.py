@@ -43,7 +43,7 @@ MAX_ACCOUNTS = 16_384
 IN_TIME = 0.2
 """Of the heartbeat interval: a renewal that comes earlier after the last one is hurried."""
 MISTAKE = 1e-3
-NEW_SHARE = 100e-6
+NEW_SHARE = 300e-6
 HURRIED_RENEWAL = 100e-6
 UNKNOWN_LEASE = 2e-6
 NEW_WATCH = 1e-3
