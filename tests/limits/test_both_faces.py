@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
+from global_discovery.domain.access import ALL_RIGHTS, EVERY_KEY, NO_KEY, Rights
 from global_discovery.domain.events import Event
 from global_discovery.serving.limits import ServiceLimits
 from global_discovery.serving.service import Service
@@ -81,10 +82,12 @@ class Running:
 
 
 @asynccontextmanager
-async def running(limits: ServiceLimits) -> AsyncIterator[Running]:
+async def running(
+    limits: ServiceLimits, *, anonymous: Rights = ALL_RIGHTS
+) -> AsyncIterator[Running]:
     clock, told = FakeClock(), Told()
     async with (
-        a_service(clock=clock, limits=limits, report=told) as service,
+        a_service(clock=clock, limits=limits, report=told, anonymous=anonymous) as service,
         grpc.aio.insecure_channel(target(service)) as channel,
     ):
         yield Running(service, clock, told, PoolDiscoveryServiceStub(channel))
@@ -194,9 +197,9 @@ async def test_500_watches_on_one_connection_work_with_the_usual_limits() -> Non
 async def test_large_requests_beyond_the_bytes_of_a_second_are_refused_and_small_ones_taken() -> (
     None
 ):
-    limits = ServiceLimits(bytes_per_second=100_000)
-    async with running(limits) as world:
-        padding = "x" * 90_000
+    padding = "x" * 90_000
+    all_of_a_second = len(json.dumps(a_body(0, unknown=padding)))
+    async with running(ServiceLimits(bytes_per_second=all_of_a_second)) as world:
         assert (await world.post(0, unknown=padding)).status == 200
         assert is_429(await world.post(1, unknown=padding), "bytes_per_second")
         assert (await world.post(0)).status == 200
@@ -323,6 +326,21 @@ async def test_a_limit_is_told_once_a_minute_with_the_caller_and_counted() -> No
         name = 'global_discovery_limit_refusals_total{limit="pools"}'
         assert await metric(port, name) == 6
         assert await metric(port, 'global_discovery_limit{limit="watchers"}') == 3
+
+
+async def test_who_fails_too_often_to_prove_who_it_is_is_told_to_come_later() -> None:
+    limits = ServiceLimits(failed_authentications_per_second=3)
+    async with running(limits, anonymous=Rights(EVERY_KEY, NO_KEY)) as world:
+        statuses = [(await world.post(0, "127.0.0.2")).status for _ in range(3)]
+        assert statuses == [401] * 3
+        late = await world.post(0, "127.0.0.2")
+        assert is_429(late, "failed_authentications_per_second")
+        assert (await world.http("GET /pools", source="127.0.0.2")).status == 200
+        assert (await world.post(0, "127.0.0.3")).status == 401
+        for _ in range(3):
+            told = await refused(world.register(0))
+            assert told.code is grpc.StatusCode.UNAUTHENTICATED
+        assert is_limit(await refused(world.register(0)), "failed_authentications_per_second")
 
 
 async def test_a_thousand_renewals_of_a_call_are_worked_off_in_portions() -> None:

@@ -132,6 +132,14 @@ def test_no_answer_is_held_back_for_longer_than_the_longest_time(
     assert budget.charge("bad", MISTAKE) <= 0.0, "what it did long ago is forgotten"
 
 
+def test_those_that_wait_longest_do_not_come_back_in_the_same_moment(budget: Budget) -> None:
+    for _ in range(10_000):
+        budget.charge("bad", MISTAKE)
+    waits = {budget.charge("bad", MISTAKE) for _ in range(20)}
+    assert len(waits) > 10
+    assert min(waits) >= LONGEST / 2
+
+
 def test_a_caller_that_is_alone_never_waits(clock: FakeClock) -> None:
     budget = Budget(clock.monotonic, longest=LONGEST)
     for _ in range(10_000):

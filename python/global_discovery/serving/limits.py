@@ -11,6 +11,7 @@ from functools import lru_cache
 from ipaddress import IPv6Address, IPv6Network
 
 from global_discovery.domain.clock import Clock
+from global_discovery.domain.errors import DiscoveryError, Unauthenticated
 from global_discovery.domain.events import Event, Report
 from global_discovery.domain.limits import Limit, LimitReached
 from global_discovery.domain.rate import Rates
@@ -76,24 +77,27 @@ class LimitsInForce:
         if wait > 0.0 and size > LARGE_BYTES:
             raise LimitReached(Limit.BYTES, retry_after=1.0 + wait)
 
-    def check_failures(self, account: str) -> None:
-        """Before an identity is asked for. Raises LimitReached after too many failures."""
-        wait = self._failures.wait(account)
-        if wait > 0.0:
-            raise LimitReached(Limit.FAILED_AUTHENTICATIONS, retry_after=1.0 + wait)
+    def judged(self, error: DiscoveryError, account: str) -> DiscoveryError:
+        """What a refused call is answered with; counts it where that is for a limit.
 
-    def failed(self, account: str) -> None:
-        """A caller did not prove who it is."""
-        self._failures.take(account)
+        Who failed too often to prove who it is, is told to come later. Nobody else
+        is: others of its address that do prove it are taken as ever.
+        """
+        if isinstance(error, Unauthenticated):
+            wait = self._failures.take(account)
+            if wait > 0.0:
+                error = LimitReached(Limit.FAILED_AUTHENTICATIONS, retry_after=1.0 + wait)
+        if isinstance(error, LimitReached):
+            self._refused(error.limit, account)
+        return error
 
     @property
     def refusals(self) -> Mapping[Limit, int]:
         """How often each limit refused something."""
         return self._refusals
 
-    def refused(self, error: LimitReached, account: str) -> None:
+    def _refused(self, limit: Limit, account: str) -> None:
         """Counts a refusal; tells it, once a minute for each limit."""
-        limit = error.limit
         self._refusals[limit] += 1
         now = self._now()
         told_at, before = self._told.get(limit, (float("-inf"), 0))

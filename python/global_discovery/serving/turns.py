@@ -39,11 +39,12 @@ SHARE_OF_ONE = 0.1
 BURST_SECONDS = 0.2
 """Of the loop, that a caller which used nothing of late may use at once."""
 ALONE_AFTER_SECONDS = 1.0
+LEAST_OF_LONGEST = 0.5
 MAX_ACCOUNTS = 16_384
 IN_TIME = 0.2
 """Of the heartbeat interval: a renewal that comes earlier after the last one is hurried."""
 MISTAKE = 1e-3
-NEW_SHARE = 100e-6
+NEW_SHARE = 300e-6
 HURRIED_RENEWAL = 100e-6
 UNKNOWN_LEASE = 2e-6
 NEW_WATCH = 1e-3
@@ -169,7 +170,10 @@ class Budget:
         self._forget(now)
         if self._released or now - self._changed_at > ALONE_AFTER_SECONDS:
             return 0.0
-        return min(even_at - now - BURST_SECONDS / SHARE_OF_ONE, self._longest)
+        wait = even_at - now - BURST_SECONDS / SHARE_OF_ONE
+        if wait >= self._longest:  # of many, or they would all come back in the same moment
+            wait *= random.uniform(LEAST_OF_LONGEST, 1.0)  # noqa: S311 - no secret
+        return wait
 
     def _forget(self, now: float) -> None:
         """The longest unused two, when they are even; and more where there are too many."""

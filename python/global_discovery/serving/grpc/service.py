@@ -11,21 +11,18 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import grpc
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
 from global_discovery.domain import rules
-from global_discovery.domain.access import Scope
 from global_discovery.domain.errors import (
     DiscoveryError,
-    InvalidInput,
+    ScopeChanged,
     SlowWatcher,
     Unavailable,
-    Violation,
     together,
 )
 from global_discovery.domain.lease import Heartbeat, Withdrawal
-from global_discovery.domain.limits import LimitReached
-from global_discovery.domain.pool import PoolKey, Registration
+from global_discovery.domain.pool import Registration
 from global_discovery.serving import turns, wire
 from global_discovery.serving.access.guard import ROUTERS, Guard, Visit
 from global_discovery.serving.byte_cache import ByteCache
@@ -33,22 +30,24 @@ from global_discovery.serving.core import Core
 from global_discovery.serving.explanation_wire import explanation_response
 from global_discovery.serving.grpc import errors
 from global_discovery.serving.grpc.peer import FACE, Context, GrpcPeer
+from global_discovery.serving.grpc.requests import (
+    filter_of,
+    idle_interval,
+    key_of,
+    page_of,
+    parse,
+    resume,
+)
 from global_discovery.serving.limits import counted
 from global_discovery.serving.log import log_internal_error
 from global_discovery.serving.metrics import CallMetrics
 from global_discovery.serving.tracing.tracer import Tracer
 from global_discovery.v1 import pool_discovery_pb2 as pb
-from global_discovery.v1 import pool_pb2
 from global_discovery.view.fanout import (
-    DEFAULT_IDLE_SECONDS,
-    MAX_IDLE_SECONDS,
-    MIN_IDLE_SECONDS,
     FanOut,
     Watcher,
 )
-from global_discovery.view.filters import EVERYTHING, NoFilter, PoolFilter
-from global_discovery.view.pages import Pages
-from global_discovery.view.position import BadPosition
+from global_discovery.view.filters import NoFilter
 from global_discovery.view.view import Filter, View
 
 _LEASE_ID = pb.RegisterPoolResponse.LEASE_ID_FIELD_NUMBER
@@ -139,19 +138,18 @@ class PoolDiscovery:
                 if method != "RenewPools":
                     self._core.limits.take_bytes(account, len(data))
                 if len(data) <= turns.LARGE_BYTES or method in _MAY_BE_LARGE:
-                    request = _parse(request_type, data)
+                    request = parse(request_type, data)
                 else:
                     async with self._large.one(account, len(data)):
-                        request = _parse(request_type, data)
+                        request = parse(request_type, data)
                 answer = await handle(request, visit, context)
                 code = "OK"
                 return answer
-            except DiscoveryError as error:
+            except DiscoveryError as raised:
+                error = self._core.limits.judged(raised, account)
                 code = errors.code_of(error).name
                 self._metrics.refused(FACE, error.reason)
-                if isinstance(error, LimitReached):
-                    self._core.limits.refused(error, account)
-                if not isinstance(error, Unavailable | SlowWatcher):
+                if not isinstance(error, Unavailable | SlowWatcher | ScopeChanged):
                     await self._budget.spend(account, turns.MISTAKE)
                 await errors.abort(context, errors.status_of(error), self._instance_id)
             except grpc.aio.BaseError:
@@ -228,7 +226,7 @@ class PoolDiscovery:
         del context
         visit.register_anything()
         key, relays, _ = together(
-            lambda: _key(request.key),
+            lambda: key_of(request.key),
             lambda: rules.check_relays(request.relays),
             lambda: rules.check_caller_ids(relay_id=request.relay_id, lease_id=request.lease_id),
         )
@@ -266,10 +264,10 @@ class PoolDiscovery:
         self, request: pb.ListPoolsRequest, visit: Visit, context: Context
     ) -> bytes:
         del context
-        wanted = _filter(request.filter, visit.read())
+        wanted = filter_of(request.filter, visit.read())
         if not request.page_token:
             await self._core.prepare_list(self._core.pools, wanted, counted(visit.caller))
-        page = _page(self._core.pool_pages, self._core.pools, wanted, request, wire.pool_field)
+        page = page_of(self._core.pool_pages, self._core.pools, wanted, request, wire.pool_field)
         await self._spend_on_list(visit, page)
         return page
 
@@ -278,7 +276,7 @@ class PoolDiscovery:
     ) -> bytes:
         del context
         visit.read(ROUTERS)
-        page = _page(
+        page = page_of(
             self._core.router_pages, self._core.routers, NoFilter(), request, wire.router_field
         )
         await self._spend_on_list(visit, page)
@@ -292,7 +290,7 @@ class PoolDiscovery:
     ) -> bytes:
         del context
         visit.read()
-        key = _key(request.key)
+        key = key_of(request.key)
         scope = visit.read_key(key)
         await self._budget.spend(counted(visit.caller), turns.MISTAKE)
         explanation = self._core.explain(key, scope.holds)
@@ -305,7 +303,9 @@ class PoolDiscovery:
         self, request: pb.WatchPoolsRequest, visit: Visit, context: Context
     ) -> None:
         scope, watchers = visit.read(), self._core.pool_watchers
-        await self._watch(visit, watchers, lambda: _filter(request.filter, scope), request, context)
+        await self._watch(
+            visit, watchers, lambda: filter_of(request.filter, scope), request, context
+        )
 
     async def _watch_routers(
         self, request: pb.WatchRoutersRequest, visit: Visit, context: Context
@@ -323,10 +323,10 @@ class PoolDiscovery:
     ) -> None:
         wanted, idle_seconds, _ = together(
             read_filter,
-            lambda: _idle_seconds(request.idle_interval_secs),
-            lambda: _resume(fanout.view, request.position, NoFilter()),
+            lambda: idle_interval(request.idle_interval_secs),
+            lambda: resume(fanout.view, request.position, NoFilter()),
         )
-        sequence = _resume(fanout.view, request.position, wanted)
+        sequence = resume(fanout.view, request.position, wanted)
         account = counted(visit.caller)
         give_back = self._core.limits.seats.take(account)
         try:
@@ -380,60 +380,3 @@ async def _follow(watcher: Watcher[Any], context: Context) -> None:
         for frame in await watcher.next():
             await context.write(frame)
             watcher.progress()
-
-
-def _page(
-    pages: Pages[Any],
-    view: View[Any],
-    wanted: Filter,
-    request: pb.ListPoolsRequest | pb.ListRoutersRequest,
-    entry_field: Callable[[Any], bytes],
-) -> bytes:
-    page = pages.page(wanted, request.page_size, request.page_token)
-    return wire.list_response(
-        map(entry_field, page.entries),
-        mark=page.snapshot.mark,
-        position=view.position(page.snapshot.sequence, wanted),
-        next_page_token=page.next_page_token,
-    )
-
-
-def _parse(request_type: type[M], data: bytes) -> M:
-    try:
-        return request_type.FromString(data)
-    except DecodeError:
-        message = f"is no {request_type.DESCRIPTOR.name} in UTF-8"
-        raise InvalidInput([Violation("request", message)]) from None
-
-
-def _key(message: pool_pb2.PoolKey) -> PoolKey:
-    return rules.check_key(message.cluster_id, message.namespace, message.dgd_name)
-
-
-def _filter(message: pb.PoolFilter, scope: Scope) -> PoolFilter:
-    if not message.ByteSize() and scope.unlimited:
-        return EVERYTHING
-    return PoolFilter(
-        models=frozenset(message.models),
-        regions=frozenset(message.regions),
-        cluster_ids=frozenset(message.cluster_ids),
-        namespaces=frozenset(message.namespaces),
-        scope=scope,
-    )
-
-
-def _idle_seconds(asked: int) -> int:
-    seconds = asked or DEFAULT_IDLE_SECONDS
-    if not MIN_IDLE_SECONDS <= seconds <= MAX_IDLE_SECONDS:
-        limits = f"must be {MIN_IDLE_SECONDS} to {MAX_IDLE_SECONDS}, or 0 for the default"
-        raise InvalidInput([Violation("idle_interval_secs", limits)])
-    return seconds
-
-
-def _resume(view: View[Any], position: str, wanted: Filter) -> int | None:
-    if not position:
-        return None
-    try:
-        return view.resume(position, wanted)
-    except BadPosition:
-        raise InvalidInput([Violation("position", "is no position of this service")]) from None

@@ -12,7 +12,7 @@ from typing import cast
 
 from aiohttp import web
 
-from global_discovery.domain.errors import DiscoveryError
+from global_discovery.domain.errors import DiscoveryError, Unauthenticated
 from global_discovery.domain.limits import Limit, LimitReached
 from global_discovery.serving.access.guard import Guard
 from global_discovery.serving.core import Core
@@ -88,9 +88,7 @@ class Gateway:
         except Problem as error:
             answer = self._problem(error)
         except DiscoveryError as error:
-            if isinstance(error, LimitReached):
-                self._core.limits.refused(error, call.account)
-            answer = self._problem(problem.of(error))
+            answer = self._problem(problem.of(self._core.limits.judged(error, call.account)))
         except CallerGone:
             answer = problem.malformed("the connection broke", close=True).answer()
         except Exception:  # noqa: BLE001 - it is logged, and its caller gets a fixed text
@@ -135,8 +133,7 @@ class Gateway:
     def not_admitted(self, limit: Limit, peer: str) -> bytes:
         """What a connection is sent that is not let in."""
         error = LimitReached(limit, retry_after=random.uniform(1.0, 10.0))  # noqa: S311 - no secret
-        self._core.limits.refused(error, peer)
-        answer = self._problem(problem.of(error))
+        answer = self._problem(problem.of(self._core.limits.judged(error, peer)))
         lines = [f"HTTP/1.1 {answer.status} {problem.TITLES[answer.status]}"]
         lines += [f"{name}: {value}" for name, value in answer.headers.items()]
         body = answer.body or b""
@@ -147,9 +144,8 @@ class Gateway:
         if self.open_to_all is None or path in self.open_to_all:
             return
         if not cast("Connection", request.protocol).certified:
-            self._core.limits.check_failures(account)
-            self._core.limits.failed(account)
-            raise problem.unauthenticated()
+            refusal = self._core.limits.judged(Unauthenticated(), account)
+            raise problem.unauthenticated() if isinstance(refusal, Unauthenticated) else refusal
 
     def _without_route(self, method: str, path: str) -> Answer:
         if path == "*" and method == "OPTIONS":
