@@ -1,5 +1,6 @@
 """What a stream shows of a scope, and how it ends when the scope changes."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -160,3 +161,33 @@ async def test_pages_and_tags_of_another_scope_do_not_fit(world: AccessWorld) ->
 
 async def _rest(world: AccessWorld, identity: str) -> AccessCaller:
     return await world.caller("rest", identity)
+
+
+async def test_a_page_that_listens_is_ended_by_a_new_policy(
+    world: AccessWorld, tmp_path: Path
+) -> None:
+    reader = await world.caller("rest", READER)
+    url = f"https://localhost:{world.service.rest.port}/events"
+    async with reader.session.get(url) as events:
+        assert events.status == 200
+        await events.content.readuntil(b"\n\n")
+        await eventually(lambda: len(world.service.rest.events) == 1)
+        await change(world, tmp_path, POLICY.replace(READER, "dns:nobody.example"))
+        async with asyncio.timeout(30):
+            await events.content.read()
+    for path in ("/events", "/", "/why"):
+        assert (await reader.reply("GET", path)).status == 403
+
+
+async def test_pages_show_a_caller_its_scope(world: AccessWorld) -> None:
+    east, west = await world.caller("rest", EAST), await world.caller("rest", WEST)
+    await west.register("west")
+    shown = await east.reply("GET", "/")
+    assert (shown.status, b"pool-00000" in shown.body) == (200, False)
+    assert b"pool-00000" in (await west.reply("GET", "/")).body
+    answers = [await east.reply("GET", f"/why?pool=west/ns/pool-0000{last}") for last in (0, 1)]
+    assert {answer.status for answer in answers} == {403}
+    assert answers[0].body == answers[1].body
+    assert world.denials()[-1]["what"] == "west/ns/pool-00001"
+    stranger = await world.caller("rest", "dns:stranger.example")
+    assert (await stranger.reply("GET", "/", headers={"Accept": "text/html"})).status == 403

@@ -11,7 +11,7 @@ from global_discovery.domain import rules
 from global_discovery.domain.errors import DiscoveryError, InvalidInput
 from global_discovery.domain.explanation import MayRead, everything
 from global_discovery.domain.pool import PoolKey
-from global_discovery.serving.access.guard import Guard, Visit
+from global_discovery.serving.access.guard import Visit
 from global_discovery.serving.core import Core
 from global_discovery.serving.page.assets import load_assets
 from global_discovery.serving.page.events import HEADERS, EventStreams
@@ -22,7 +22,6 @@ from global_discovery.serving.page.rows import lease_bar
 from global_discovery.serving.page.status import StatusPages
 from global_discovery.serving.rest import problem
 from global_discovery.serving.rest.answer import Answer, Streamed, headers
-from global_discovery.serving.rest.peer import RestPeer
 from global_discovery.serving.rest.problem import Problem
 from global_discovery.serving.rest.representation import Representation
 from global_discovery.serving.rest.request_parts import query_parameters
@@ -35,11 +34,10 @@ _KEY_PARTS = 3
 class PageHandlers:
     """`/`, `/why`, `/events` and the files that the pages need."""
 
-    def __init__(self, core: Core, guard: Guard, *, tls: TlsKeeper | None = None) -> None:
+    def __init__(self, core: Core, *, tls: TlsKeeper | None = None) -> None:
         """Reads the package's files, and of the core only what is there."""
         self.events = EventStreams(core)
         self._core = core
-        self._guard = guard
         self._rendering = Rendering()
         self._pace = Pace()
         self._status = StatusPages(
@@ -59,14 +57,14 @@ class PageHandlers:
 
     async def status(self, call: Call) -> Answer:
         """`GET /`."""
-        visit = await self._visit(call, "GET /")
+        visit = await call.visit()
         page = await self._status.page(parse(call.query), _may_read(visit))
         return await page.answer_to(call.request.headers)
 
     async def why(self, call: Call) -> Answer:
         """`GET /why?pool=<cluster_id>/<namespace>/<dgd_name>`: what `ExplainPool` answers."""
-        visit = await self._visit(call, "GET /why")
-        may_read = _may_read(visit)
+        visit = await call.visit()
+        visit.read()
         asked = query_parameters(call.query, ("pool",))["pool"]
         if len(asked) > 1:
             raise Problem(400, "BAD_PARAMETER", "pool may be given once")
@@ -75,22 +73,19 @@ class PageHandlers:
             visit.read_key(key)
         async with self._pace.turn():
             if key is not None:
-                body = await self._explain(key, may_read)
+                body = await self._explain(key, _may_read(visit))
             else:
                 body = await self._explain_nothing()
         return await Representation(body, HTML, SECURITY).answer_to(call.request.headers)
 
     async def follow(self, call: Call) -> Answer | Streamed:
         """`GET /events`."""
-        visit = await self._visit(call, "GET /events")
+        visit = await call.visit()
         may_read = _may_read(visit)
         query_parameters(call.query, ())
         if call.request.method == "HEAD":
             return Answer(200, HEADERS)
         return self.events.answer(call.request, visit, may_read)
-
-    async def _visit(self, call: Call, method: str) -> Visit:
-        return await self._guard.visit(RestPeer(call.request), method)
 
     async def _explain(self, key: PoolKey, may_read: MayRead) -> bytes:
         explained = self._core.explain(key, may_read)

@@ -47,7 +47,7 @@ PAGE_PATHS: Schema = {
         "The status page",
         "statusPage",
         {"200": _answer("The page.", _ACCEPT_HTML)} | _SAME,
-        "400 422 500 503",
+        "400 401 403 422 429 500 503",
         description="The mark, what needs attention, the pools, the last changes, watchers and "
         "sources." + _FOR_PEOPLE,
         parameters=[
@@ -74,7 +74,7 @@ PAGE_PATHS: Schema = {
         "Why a pool is listed or not",
         "whyPage",
         {"200": _answer("The page.", _ACCEPT_HTML)} | _SAME,
-        "400 403 500 503",
+        "400 401 403 429 500 503",
         description="What the rpc `ExplainPool` answers." + _FOR_PEOPLE,
         parameters=[_query("pool", "`<cluster_id>/<namespace>/<dgd_name>`; without it a form.")],
     ),
@@ -82,7 +82,7 @@ PAGE_PATHS: Schema = {
         "That there is something new, as it happens",
         "events",
         {"200": _answer("Server-sent events, without an end.", "text/event-stream")},
-        "400 429 500",
+        "400 401 403 429 500 503",
         description="`mark`, `pools` (with the position as id) and `summary`, for the status page. "
         "Programs should watch over gRPC instead.",
         parameters=[

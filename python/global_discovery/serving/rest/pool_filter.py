@@ -11,7 +11,7 @@ FILTERS = ("model", "region", "cluster_id", "namespace")
 
 
 def pool_filter(parameters: Mapping[str, Iterable[str]], scope: Scope = EVERY_KEY) -> PoolFilter:
-    """The filter of a query, which has all of FILTERS, for a caller. Raises InvalidInput."""
+    """The filter of a query, which has all of FILTERS, within a scope. Raises InvalidInput."""
     values = {name: frozenset(parameters[name]) for name in FILTERS}
     too_many = [
         Violation(name, f"must have at most {MAX_VALUES} different values")
