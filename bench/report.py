@@ -9,7 +9,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 import measure
-
 import page
 
 LIBRARIES = ("grpcio", "protobuf", "aiohttp", "orjson", "prometheus-client")
