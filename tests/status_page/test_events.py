@@ -72,6 +72,10 @@ async def test_a_summary_comes_each_three_seconds(rest: RestUnderTest) -> None:
             while (summary := await stream.next()).name != "summary":
                 pass
             assert summary.data == {"pools": 0, "watchers": 0, "furthest_behind": 0}
+        for number in range(2):
+            await rest.core.registrar.register(a_call(number))
+            rest.face.events.look()
+            assert (await stream.next()).name == "pools"
 
 
 async def test_renewals_are_not_told(rest: RestUnderTest) -> None:

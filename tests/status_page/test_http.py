@@ -36,7 +36,6 @@ async def test_nothing_but_its_own_files_may_run_or_be_loaded(
     }
     assert reply.headers["x-content-type-options"] == "nosniff"
     assert reply.headers["referrer-policy"] == "no-referrer"
-    assert reply.headers["cross-origin-opener-policy"] == "same-origin"
 
 
 @pytest.mark.parametrize("path", PAGES)

@@ -108,7 +108,9 @@ async def test_a_search_that_finds_nothing_says_so(rest: RestUnderTest) -> None:
     assert pools_on(page) == []
 
 
-@pytest.mark.parametrize("found", ["DEEPSEEK", "bom-1", "ap-SOUTH", "llm/deepseek-r1", "r1-0026"])
+@pytest.mark.parametrize(
+    "found", ["DEEPSEEK", "deepseek-AI/deepseek", "bom-1", "ap-SOUTH", "llm/deepseek-r1", "r1-0026"]
+)
 async def test_a_search_looks_at_key_model_and_region_whatever_the_case(
     rest: RestUnderTest, found: str
 ) -> None:

@@ -24,7 +24,6 @@ SECURITY = {
         "img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
     ),
     "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 """The headers of every page: nothing runs and nothing is loaded but our own files."""
