@@ -82,7 +82,7 @@ class Nemesis:
             ("terminate", self._ended(slot, signal.SIGTERM)),
             ("suspend", self._suspended(slot)),
         ]
-        if FAKETIME.exists():
+        if FAKETIME is not None:
             offered.append(("clock", self._clock_stepped(slot, chance.choice([-7200, 86_400]))))
         if self._world.disk is not None:
             offered.append(("disk full", self._disk_full()))

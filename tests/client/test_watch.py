@@ -8,6 +8,7 @@ import grpc
 import pytest
 
 from global_discovery.client import CallFailed, watch_pools
+from global_discovery.client.errors import ErrorDetails
 from global_discovery.client.watch import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,
@@ -244,6 +245,17 @@ def test_pauses_double_up_to_a_limit_and_start_over_after_a_message() -> None:
 
 def test_pauses_are_jittered_between_half_and_whole() -> None:
     assert Reconnect(["a"], jitter=lambda: 0.0).ended(INTERNAL, lasted=0) == FIRST_PAUSE_SECONDS / 2
+
+
+def full(seconds: float) -> CallFailed:
+    details = ErrorDetails(reason="LIMIT_REACHED", retry_after=seconds)
+    return CallFailed("a", grpc.StatusCode.RESOURCE_EXHAUSTED, "", details)
+
+
+def test_the_only_server_has_the_time_that_it_asked_for() -> None:
+    assert Reconnect(["a"]).ended(full(7.0), lasted=0) == 7.0
+    assert Reconnect(["a"]).ended(full(1_000.0), lasted=0) == LONGEST_PAUSE_SECONDS
+    assert Reconnect(["a", "b"]).ended(full(7.0), lasted=0) <= FIRST_PAUSE_SECONDS
 
 
 def test_every_failure_goes_on_to_the_next_server() -> None:

@@ -66,7 +66,8 @@ async def test_every_part_is_described(document: dict[str, Any]) -> None:
 async def test_the_methods_that_are_said_to_be_refused_are_refused_so(
     rest: RestUnderTest, document: dict[str, Any]
 ) -> None:
-    about = document["info"]["description"].partition("A method that a path does not take")[2]
+    text = document["info"]["description"]
+    about = text.partition("A method that a path does not take")[2]
     known, unknown = re.split("[Aa] word that is no method", about.partition("400")[0])
     for sentence, status in ((known, 405), (unknown, 400)):
         methods = set(re.findall(r"`([A-Za-z-]+)`", sentence)) - {"Allow"}

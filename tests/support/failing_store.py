@@ -39,6 +39,9 @@ class FailingStore:
     def state(self) -> StoreState:
         return self.state_now
 
+    def read_soon(self) -> None:
+        """Nobody else writes it."""
+
     def on_reading(self, take: Callable[[Reading], None], changed: Callable[[], None]) -> None:
         self.take, self.changed = take, changed
 

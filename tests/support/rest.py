@@ -145,9 +145,10 @@ async def a_rest_face(
     registry = CollectorRegistry()
     registry.register(CoreCollector(core, LoopLag()))
     readiness = Readiness(core)
+    guard = Guard(Callers(trusted), anonymous=anonymous)
     face = RestFace(
         core,
-        Guard(Callers(trusted), anonymous=anonymous),
+        guard,
         CallMetrics(registry),
         registry,
         readiness,

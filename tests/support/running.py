@@ -12,6 +12,7 @@ from global_discovery.domain.pool import Router
 from global_discovery.serving.access.reviews import TokenCluster
 from global_discovery.serving.caller import Network
 from global_discovery.serving.core import CoreSettings
+from global_discovery.serving.limits import ServiceLimits
 from global_discovery.serving.service import Service, ServiceSettings, Watching
 from global_discovery.serving.tls.files import TlsPaths
 from global_discovery.storage.memory import MemoryStore
@@ -38,6 +39,7 @@ async def a_service(
     policy: Path | None = None,
     token_audience: str = "",
     token_clusters: Sequence[TokenCluster] = (),
+    limits: ServiceLimits | None = None,
     report: Report = ignore,
     store: RegistrationStore | None = None,
 ) -> AsyncIterator[Service]:
@@ -49,6 +51,7 @@ async def a_service(
             slow_watcher_seconds=slow_watcher_seconds,
             stream_age=stream_age,
             pool_discovery=pool_discovery,
+            limits=limits or ServiceLimits(),
         ),
         listen=f"127.0.0.1:{rest_port}",
         grpc_listen=f"127.0.0.1:{port}",

@@ -7,7 +7,9 @@ start or one of its tasks dies, the exit status is 1.
 """
 
 import asyncio
+import contextlib
 import gc
+import resource
 import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -20,6 +22,7 @@ from global_discovery.cli.flags import Values
 from global_discovery.cli.serve_flags import general
 from global_discovery.cli.serve_flags.access import POLICY, TOKEN_AUDIENCE, anonymous_rights
 from global_discovery.cli.serve_flags.discovery import IMPORTED, ROUTER
+from global_discovery.cli.serve_flags.limits import limits_from
 from global_discovery.cli.serve_flags.tls import TLS_CERT, TLS_CLIENT_CA, tls_paths
 from global_discovery.cli.signals import StopSignals
 from global_discovery.cli.stores import store_from
@@ -65,6 +68,7 @@ def run(values: Values, signals: StopSignals, store: RegistrationStore | None = 
     settings, clock, report = settings_from(values), SystemClock(), reporter()
     store = store or store_from(values, settings.core.terms, clock, report)
     gc.set_threshold(*COLLECTOR_THRESHOLDS)
+    _raise_open_files()
     terminal = "console" if sys.stderr and sys.stderr.isatty() else "json"
     log.configure(values.get(general.LOG_FORMAT) or terminal, level=values[general.LOG_LEVEL])
     _warn(values)
@@ -86,6 +90,13 @@ def _warn(values: Values) -> None:
         warning("tokens_in_plain_text", message=PLAIN_TOKENS)
 
 
+def _raise_open_files() -> None:
+    """As many connections as the system lets us have; many start with 1,024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def settings_from(values: Values) -> ServiceSettings:
     """What the flags say, for the service."""
     health = values.get(general.HEALTH_LISTEN)
@@ -96,6 +107,7 @@ def settings_from(values: Values) -> ServiceSettings:
             mass_lapse_protection=values[general.MASS_LAPSE_PROTECTION],
             slow_watcher_seconds=values[general.SLOW_WATCHER],
             pool_discovery=values[general.POOL_DISCOVERY],
+            limits=limits_from(values),
         ),
         listen=str(values[general.LISTEN]),
         grpc_listen=str(values[general.GRPC_LISTEN]),

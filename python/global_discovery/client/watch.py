@@ -124,8 +124,10 @@ class Reconnect:
     def ended(self, error: CallFailed | None, *, lasted: float) -> float:
         """A stream ended, well or with an error; how many seconds to wait.
 
-        `lasted` counts the seconds since its first message.
+        `lasted` counts the seconds since its first message. Before the only server
+        is called again it has the time that it asked for, up to LONGEST_PAUSE_SECONDS.
         """
+        called = self._servers.current
         if lasted >= STEADY_SECONDS:
             self._servers.begin_round()
         if error is not None:
@@ -136,6 +138,8 @@ class Reconnect:
         self._servers.begin_round()
         pause = self._pause * (0.5 + self._jitter() / 2)
         self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+        if error is not None and self._servers.current == called:
+            pause = max(pause, min(error.details.retry_after, LONGEST_PAUSE_SECONDS))
         return pause
 
 

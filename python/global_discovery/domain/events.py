@@ -84,6 +84,8 @@ class Event(Enum):
     """Objects of the Kubernetes API are left out, because they cannot be decoded."""
     NO_ROUTERS = "no_routers_configured"
     """No router is configured; the list of routers is empty and exact."""
+    LIMIT_REACHED = "limit_reached"
+    """Something was refused for a limit; said once a minute for each limit."""
     TLS_FILES_TAKEN = "tls_files_taken"
     """New handshakes are made with new files, or the files are again those in use."""
     TLS_FILES_REFUSED = "tls_files_refused"

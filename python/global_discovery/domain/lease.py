@@ -35,6 +35,8 @@ class Heartbeat(NamedTuple):
     sequence: int = 0
     identity: str = ""
     """What was proven of the caller; empty when nothing was."""
+    account: str = ""
+    """Under what name the caller is counted; its address when empty."""
 
 
 class Lease(NamedTuple):
@@ -42,6 +44,9 @@ class Lease(NamedTuple):
 
     lease_id: str
     terms: LeaseTerms
+    since_last: float | None = None
+    """Seconds since the share was renewed before, as far as this process heard it; 0 when the
+    call changed nothing, None for a share that it had not heard of."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,10 @@ class Callers:
                 return address
         return connection
 
+    def trusts(self, address: str) -> bool:
+        """Whether a connection from there speaks for others."""
+        return self._is_trusted(address)
+
     def _is_trusted(self, address: str) -> bool:
         if not self._trusted:
             return False

@@ -36,6 +36,7 @@ _WARNINGS = {
     Event.ACCESS_DENIED,
     Event.POLICY_REFUSED,
     Event.REVIEWS_FAILING,
+    Event.LIMIT_REACHED,
 }
 
 

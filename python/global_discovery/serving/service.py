@@ -29,6 +29,7 @@ from global_discovery.serving.caller import Callers, Network
 from global_discovery.serving.core import Core, CoreSettings, ImportedSources
 from global_discovery.serving.grpc.server import GrpcFace
 from global_discovery.serving.grpc.service import PoolDiscovery
+from global_discovery.serving.limit_metrics import LimitCollector
 from global_discovery.serving.metrics import CallMetrics, CoreCollector, LoopLag
 from global_discovery.serving.metrics.process import InstanceCollector, register_process
 from global_discovery.serving.metrics.store import MeasuredStore, StoreCollector
@@ -127,6 +128,7 @@ class Service:
             PoolDiscovery(self.core, self.guard, metrics),
             settings.grpc_listen,
             None if self.tls is None else self.tls.credentials(),
+            settings.core.limits,
         )
         self.rest = RestFace(
             self.core,
@@ -138,6 +140,7 @@ class Service:
             health_listen=settings.health_listen,
             tls=self.tls,
         )
+        self.registry.register(LimitCollector(self.core, self.rest.connections))
         self._watching = watching
         self._tasks: list[asyncio.Task[None]] = []
         """Those that run for ever."""
@@ -216,6 +219,7 @@ class Service:
         self._report(Event.STOPPING)
         self.grpc.health.end()
         self.core.registrar.shut()
+        self.core.budget.release()
         for watchers in (self.core.pool_watchers, self.core.router_watchers):
             watchers.end_all(ShuttingDown())
         await asyncio.gather(self.grpc.stop(DRAIN_SECONDS), self.rest.stop(DRAIN_SECONDS))

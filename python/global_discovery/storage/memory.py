@@ -21,6 +21,9 @@ class MemoryStore:
         """Always well."""
         return StoreState()
 
+    def read_soon(self) -> None:
+        """Nobody else writes it."""
+
     def on_reading(self, take: Callable[[Reading], None], changed: Callable[[], None]) -> None:
         """Neither is ever called."""
 

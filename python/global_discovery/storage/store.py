@@ -7,6 +7,7 @@ store adds is told to the caller as success or as UNAVAILABLE. A withdrawal is
 stored before it counts.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -83,6 +84,9 @@ class StoreState:
     """Whether it fails to read or to write; the mark may stand all the same."""
     failures: int = 0
     """How often it began to fail since the start."""
+    read_until: float = field(default=math.inf, compare=False)
+    """What was written before this monotonic moment was handed over; without end where
+    nobody else writes. No news by itself."""
 
 
 class FigureKind(Enum):
@@ -125,6 +129,10 @@ class RegistrationStore(Protocol):
 
     def state(self) -> StoreState:
         """How it is now. Cheap: asked at each mark."""
+        ...
+
+    def read_soon(self) -> None:
+        """Leases wait for what others wrote to be read anew. Cheap; asked again and again."""
         ...
 
     def on_reading(self, take: Callable[[Reading], None], changed: Callable[[], None]) -> None:

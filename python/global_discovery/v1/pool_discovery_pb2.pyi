@@ -24,6 +24,7 @@ domain `global-discovery` and one of these reasons, which are fixed:
 | FAILED_PRECONDITION | LEASE_WITHDRAWN | this lease was withdrawn: forget the id, register anew one lease later if the pool lives |
 | NOT_FOUND | SHARE_NOT_FOUND | there is no such share; a withdrawal that was repeated ends here |
 | RESOURCE_EXHAUSTED | TOO_MANY_SHARES | the pool has 64 live shares |
+| RESOURCE_EXHAUSTED | LIMIT_REACHED | a limit of the service is reached; the metadata name it as `limit`, RetryInfo tells when to come back. Never for the renewal of a live share |
 | ABORTED | POSITION_GONE | begin the paged list again |
 | UNAVAILABLE | NOT_READY, STORE_UNWRITABLE | try another instance at once, this one after google.rpc.RetryInfo |
 | UNAVAILABLE | SLOW_WATCHER | the stream was not read for too long; watch again with the last position |
@@ -50,7 +51,7 @@ outside of that. What it may not register it cannot renew, replace or
 withdraw, neither by key nor by lease id.
 
 Unknown fields are ignored. A message has at most 1 MiB, the metadata of a
-call at most 8 KiB.
+call at most 8 KiB, unless the service is told otherwise.
 """
 
 from collections import abc as _abc

@@ -9,9 +9,10 @@ from global_discovery.domain.change import Departure
 from global_discovery.domain.pool import PoolKey
 from global_discovery.storage.dynamodb.api import Throttled, Unreachable
 from support.fake_dynamodb import FakeDynamoDB, passed
-from support.replicas import HOUR, Relay, World, listed
+from support.replicas import HOUR, STEP, TERMS, Relay, World, listed
 
 KEY = PoolKey("c1", "ns", "pool")
+LEASE = float(TERMS.lease_duration)
 BOUND = 2.5
 UNTIL_EXACT = 31.0
 """Nobody calls a replica for one lease, then its start lease runs."""
@@ -309,6 +310,54 @@ async def test_a_store_that_cannot_be_read_shortens_no_lease_and_its_lapses_are_
     assert listed(a) == {KEY: "m"}, "it counts all the same"
     await world.advance(5)
     assert a.left[KEY] == [Departure.UNLISTED]
+
+
+@pytest.mark.parametrize("phase", [0.0, 0.25, 0.5, 0.75])
+async def test_a_renewal_at_another_instance_just_before_the_lease_ends_is_waited_for(
+    world: World, phase: float
+) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    relay = Relay(KEY)
+    await world.advance(UNTIL_EXACT + phase)
+    assert await world.call(relay.beat(a))
+    await world.advance(3)
+    for instance in (b, a, b):
+        await world.advance(LEASE - 3.25)
+        assert await world.call(relay.beat(instance))
+        for _ in range(round(3 / STEP)):
+            await world.advance(STEP)
+            assert listed(a) == listed(b) == {KEY: "m"}
+            assert a.exact
+            assert b.exact
+    assert a.left == b.left == {}
+
+
+async def test_a_lease_that_ended_is_gone_everywhere_one_bound_later(world: World) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    await world.advance(UNTIL_EXACT)
+    assert await world.call(Relay(KEY).beat(a))
+    await world.advance(LEASE + a.store.state().bound)
+    assert listed(a) == listed(b) == {}
+    assert a.left[KEY] == b.left[KEY] == [Departure.REMOVED]
+
+
+async def test_a_read_that_is_wanted_does_not_wait_for_its_period(world: World) -> None:
+    table = FakeDynamoDB()
+    a = await world.add(table, name="a")
+
+    def reads() -> int:
+        return sum(name == "Query" and "r#00" in str(request) for name, request in table.calls)
+
+    begun = reads()
+    await world.advance(8)
+    unasked = reads() - begun
+    for _ in range(round(8 / STEP)):
+        a.store.read_soon()
+        await world.advance(STEP)
+    asked = reads() - begun - unasked
+    assert (unasked, asked) == (8, 16), "each second, and no more often than twice in one"
 
 
 async def test_a_store_that_can_be_read_again_is_exact_one_lease_later(world: World) -> None:

@@ -9,7 +9,15 @@ import argparse
 from collections.abc import Mapping
 
 from global_discovery.cli.flags import FlagTable, Values
-from global_discovery.cli.serve_flags import access, discovery, general, rules, stores, tls
+from global_discovery.cli.serve_flags import (
+    access,
+    discovery,
+    general,
+    limits,
+    rules,
+    stores,
+    tls,
+)
 
 FLAGS = FlagTable(
     [
@@ -33,6 +41,7 @@ FLAGS = FlagTable(
         general.SLOW_WATCHER,
         general.LOG_FORMAT,
         general.LOG_LEVEL,
+        *limits.LIMIT_FLAGS,
         discovery.ROUTER,
         discovery.POOL_RELAY_SUFFIX,
         discovery.FRONTEND_SUFFIX,

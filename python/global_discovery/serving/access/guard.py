@@ -130,8 +130,9 @@ class Following:
         self.caller = caller
 
     def __enter__(self) -> None:
-        """It begins; `end` may be called from now on."""
+        """It begins; `end` may be called from now on, and is at once if that is overdue."""
         self._guard.streams.add(self)
+        self.judge(self._guard.rights(self.caller).read)
 
     def __exit__(self, *_: object) -> None:
         """It is over."""
@@ -162,27 +163,27 @@ class Guard:
         `certificates` whether callers show some. Without a policy every identity may
         do all.
         """
-        self._callers = callers or Callers()
+        self.callers = callers or Callers()
         self._anonymous = anonymous
         self.policy = policy
         self.tokens = tokens
         self._certificates = certificates
         self.denials = Denials(clock=clock or SystemClock(), report=report)
         self.streams: set[Following] = set()
-        self._on_policy: list[Callable[[], None]] = [self._judge_streams]
         if policy is not None:
-            policy.changed = self._policy_changed
+            policy.changed = self._judge_streams
 
-    def on_policy(self, changed: Callable[[], None]) -> None:
-        """Has `changed` called when another policy is in force."""
-        self._on_policy.append(changed)
+    def anybody(self, peer: Peer) -> Caller:
+        """Who calls, as far as the connection tells."""
+        address = peer.address
+        if not self.callers.trusts_nobody:
+            forwarded = peer.header("x-forwarded-for")
+            address = self.callers.address(address, map(str, forwarded))
+        return Caller(address)
 
     async def visit(self, peer: Peer, method: str) -> Visit:
         """Who calls. Raises the refusal for a caller whose token is not accepted."""
-        address = peer.address
-        if not self._callers.trusts_nobody:
-            forwarded = peer.header("x-forwarded-for")
-            address = self._callers.address(address, map(str, forwarded))
+        address = self.anybody(peer).address
         identity = ""
         if self.tokens is not None:
             identity = await self._token_identity(self.tokens, peer, method, address)
@@ -221,10 +222,6 @@ class Guard:
                 reason=f"TOKEN_{bad}".upper(),
             )
             raise Unauthenticated(bad_token=True) from None
-
-    def _policy_changed(self) -> None:
-        for changed in self._on_policy:
-            changed()
 
     def _judge_streams(self) -> None:
         for stream in list(self.streams):

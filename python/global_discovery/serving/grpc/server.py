@@ -13,9 +13,8 @@ from grpc_reflection.v1alpha import reflection
 from global_discovery.serving.grpc.health import Health
 from global_discovery.serving.grpc.service import SERVICE, PoolDiscovery
 from global_discovery.serving.grpc.steady import steady_server
+from global_discovery.serving.limits import ServiceLimits
 
-MAX_MESSAGE_BYTES = 1024 * 1024
-MAX_METADATA_BYTES = 8 * 1024
 CONNECTION_AGE_SECONDS = 1800
 CONNECTION_GRACE_SECONDS = 900
 """Longer than any stream may live, so that connections never end a stream."""
@@ -46,10 +45,20 @@ OPTIONS: list[tuple[str, int]] = [
     # of calls that are reset at once, or very many relays that come back, would hit everybody.
     ("grpc.server.max_pending_requests", MAX_WAITING_CALLS),
     ("grpc.server.max_pending_requests_hard_limit", MAX_WAITING_CALLS),
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.max_metadata_size", MAX_METADATA_BYTES),
-    ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
 ]
+
+
+def _limiting(limits: ServiceLimits) -> list[tuple[str, int]]:
+    """The options that are flags."""
+    return [
+        ("grpc.max_receive_message_length", limits.body_bytes),
+        ("grpc.max_metadata_size", limits.header_bytes),
+        ("grpc.absolute_max_metadata_size", limits.header_bytes),
+        # One router may watch many lists over one connection.
+        ("grpc.max_concurrent_streams", limits.streams_per_connection),
+        # Those beyond are closed as soon as they are there.
+        ("grpc.max_allowed_incoming_connections", limits.grpc_connections),
+    ]
 
 
 class GrpcFace:
@@ -60,9 +69,10 @@ class GrpcFace:
         service: PoolDiscovery,
         address: str,
         credentials: grpc.ServerCredentials | None = None,
+        limits: ServiceLimits | None = None,
     ) -> None:
         """Binds the address, in plain text without `credentials`. Raises OSError when it cannot."""
-        self._server = steady_server(OPTIONS)
+        self._server = steady_server([*OPTIONS, *_limiting(limits or ServiceLimits())])
         self._stopping = False
         self.health = Health([SERVICE])
         health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)

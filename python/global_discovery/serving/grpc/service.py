@@ -15,16 +15,25 @@ from google.protobuf.message import DecodeError, Message
 
 from global_discovery.domain import rules
 from global_discovery.domain.access import Scope
-from global_discovery.domain.errors import DiscoveryError, InvalidInput, Violation, together
+from global_discovery.domain.errors import (
+    DiscoveryError,
+    InvalidInput,
+    SlowWatcher,
+    Unavailable,
+    Violation,
+    together,
+)
 from global_discovery.domain.lease import Heartbeat, Withdrawal
+from global_discovery.domain.limits import LimitReached
 from global_discovery.domain.pool import PoolKey, Registration
-from global_discovery.serving import wire
+from global_discovery.serving import turns, wire
 from global_discovery.serving.access.guard import ROUTERS, Guard, Visit
 from global_discovery.serving.byte_cache import ByteCache
 from global_discovery.serving.core import Core
 from global_discovery.serving.explanation_wire import explanation_response
 from global_discovery.serving.grpc import errors
 from global_discovery.serving.grpc.peer import FACE, Context, GrpcPeer
+from global_discovery.serving.limits import counted
 from global_discovery.serving.log import log_internal_error
 from global_discovery.serving.metrics import CallMetrics
 from global_discovery.v1 import pool_discovery_pb2 as pb
@@ -43,7 +52,12 @@ from global_discovery.view.view import Filter, View
 
 _LEASE_ID = pb.RegisterPoolResponse.LEASE_ID_FIELD_NUMBER
 SERVICE = "global_discovery.v1.PoolDiscoveryService"
+RENEWALS_A_TURN = 500
+"""Of one call, before others are worked for: half a millisecond."""
+_MAY_BE_LARGE = {"RenewPools"}
 M = TypeVar("M", bound=Message)
+R = TypeVar("R")
+Handle = Callable[[Any, Visit, Context], Awaitable[R]]
 
 
 class PoolDiscovery:
@@ -54,6 +68,9 @@ class PoolDiscovery:
         self._core = core
         self._guard = guard
         self._metrics = metrics
+        self._turns = core.turns
+        self._budget = core.budget
+        self._large = core.large_calls
         self._checked: ByteCache[Registration] = ByteCache()
         self._instance_id = core.settings.instance_id
         self._named = ((errors.INSTANCE, self._instance_id),)
@@ -66,7 +83,9 @@ class PoolDiscovery:
 
     def handlers(self) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
         """The methods of the service by name, to be registered with a server."""
-        unary: dict[str, tuple[type[Message], Callable[[Any, Context], Awaitable[bytes]]]] = {
+        unary: dict[
+            str, tuple[type[Message], Callable[[Any, Visit, Context], Awaitable[bytes]]]
+        ] = {
             "RegisterPool": (pb.RegisterPoolRequest, self._register_pool),
             "RenewPools": (pb.RenewPoolsRequest, self._renew_pools),
             "DeregisterPool": (pb.DeregisterPoolRequest, self._deregister_pool),
@@ -74,7 +93,9 @@ class PoolDiscovery:
             "ListRouters": (pb.ListRoutersRequest, self._list_routers),
             "ExplainPool": (pb.ExplainPoolRequest, self._explain_pool),
         }
-        streams: dict[str, tuple[type[Message], Callable[[Any, Context], Awaitable[None]]]] = {
+        streams: dict[
+            str, tuple[type[Message], Callable[[Any, Visit, Context], Awaitable[None]]]
+        ] = {
             "WatchPools": (pb.WatchPoolsRequest, self._watch_pools),
             "WatchRouters": (pb.WatchRoutersRequest, self._watch_routers),
         }
@@ -90,7 +111,7 @@ class PoolDiscovery:
         self,
         method: str,
         request_type: type[M],
-        handle: Callable[[M, Context], Awaitable[Any]],
+        handle: Callable[[M, Visit, Context], Awaitable[Any]],
         *,
         timed: bool = True,
     ) -> Callable[[bytes, Context], Awaitable[Any]]:
@@ -98,14 +119,30 @@ class PoolDiscovery:
 
         async def call(data: bytes, context: Context) -> Any:
             started = time.perf_counter()
-            code = "CANCELLED"
+            code, account = "CANCELLED", ""
             try:
-                answer = await handle(_parse(request_type, data), context)
+                account = counted(self._guard.anybody(GrpcPeer(context)))
+                visit = await self._guard.visit(GrpcPeer(context), method)
+                account = counted(visit.caller)
+                self._budget.seen(account)
+                await self._turns.take(account)
+                if method != "RenewPools":
+                    self._core.limits.take_bytes(account, len(data))
+                if len(data) <= turns.LARGE_BYTES or method in _MAY_BE_LARGE:
+                    request = _parse(request_type, data)
+                else:
+                    async with self._large.one(account, len(data)):
+                        request = _parse(request_type, data)
+                answer = await handle(request, visit, context)
                 code = "OK"
                 return answer
             except DiscoveryError as error:
                 code = errors.code_of(error).name
                 self._metrics.refused(FACE, error.reason)
+                if isinstance(error, LimitReached):
+                    self._core.limits.refused(error, account)
+                if not isinstance(error, Unavailable | SlowWatcher):
+                    await self._budget.spend(account, turns.MISTAKE)
                 await errors.abort(context, errors.status_of(error), self._instance_id)
             except grpc.aio.BaseError:
                 # The call is over for gRPC: its client went while we wrote to it.
@@ -123,39 +160,60 @@ class PoolDiscovery:
 
     # -- registrations -------------------------------------------------------
 
-    async def _register_pool(self, request: pb.RegisterPoolRequest, context: Context) -> bytes:
-        visit = await self._visit(context, "RegisterPool")
+    async def _register_pool(
+        self, request: pb.RegisterPoolRequest, visit: Visit, context: Context
+    ) -> bytes:
         visit.register_anything()
         registration = self._registration(request)
         visit.register(registration.key)
+        account = counted(visit.caller)
         heartbeat = Heartbeat(
             registration,
             caller=visit.caller.address,
             identity=visit.caller.identity,
+            account=account,
             relay_id=request.relay_id,
             lease_id=request.lease_id,
             sequence=request.sequence,
         )
         lease = await self._core.registrar.register(heartbeat)
+        if cost := turns.cost_of(lease):
+            await self._budget.spend(account, cost)
         context.set_trailing_metadata(self._named)
         return self._terms + wire.field(_LEASE_ID, lease.lease_id.encode())
 
-    async def _renew_pools(self, request: pb.RenewPoolsRequest, context: Context) -> bytes:
-        visit = await self._visit(context, "RenewPools")
+    async def _renew_pools(
+        self, request: pb.RenewPoolsRequest, visit: Visit, context: Context
+    ) -> bytes:
+        del context
         scope = visit.register_anything()
         rules.check_lease_ids(request.lease_ids)
-        renewals = await self._core.registrar.renew(request.lease_ids, scope)
+        account = counted(visit.caller)
+        unknown: list[str] = []
+        not_stored: list[str] = []
+        retry_after = 0.0
+        for first in range(0, len(request.lease_ids) or 1, RENEWALS_A_TURN):
+            if first:
+                await self._turns.take(account)
+            ids = request.lease_ids[first : first + RENEWALS_A_TURN]
+            renewals = await self._core.registrar.renew(ids, scope)
+            unknown += renewals.unknown
+            not_stored += renewals.not_stored
+            retry_after = max(retry_after, renewals.retry_after)
+        await self._budget.spend(account, turns.ANY_OTHER + turns.UNKNOWN_LEASE * len(unknown))
         terms = self._core.settings.terms
         return pb.RenewPoolsResponse(
-            unknown_lease_ids=renewals.unknown,
-            not_renewed_lease_ids=renewals.not_stored,
-            retry_delay_secs=round(renewals.retry_after),
+            unknown_lease_ids=unknown,
+            not_renewed_lease_ids=not_stored,
+            retry_delay_secs=round(retry_after),
             lease_duration_secs=terms.lease_duration,
             heartbeat_interval_secs=terms.heartbeat_interval,
         ).SerializeToString()
 
-    async def _deregister_pool(self, request: pb.DeregisterPoolRequest, context: Context) -> bytes:
-        visit = await self._visit(context, "DeregisterPool")
+    async def _deregister_pool(
+        self, request: pb.DeregisterPoolRequest, visit: Visit, context: Context
+    ) -> bytes:
+        del context
         visit.register_anything()
         key, relays, _ = together(
             lambda: _key(request.key),
@@ -190,40 +248,56 @@ class PoolDiscovery:
             rules.check_caller_ids(relay_id=relay_id, lease_id=lease_id, sequence=sequence)
         return registration
 
-    async def _visit(self, context: Context, method: str) -> Visit:
-        """Who calls. Raises the refusal for one whose token is not accepted."""
-        return await self._guard.visit(GrpcPeer(context), method)
-
     # -- lists ---------------------------------------------------------------
 
-    async def _list_pools(self, request: pb.ListPoolsRequest, context: Context) -> bytes:
-        scope = (await self._visit(context, "ListPools")).read()
-        wanted = _filter(request.filter, scope)
-        return _page(self._core.pool_pages, self._core.pools, wanted, request, wire.pool_field)
+    async def _list_pools(
+        self, request: pb.ListPoolsRequest, visit: Visit, context: Context
+    ) -> bytes:
+        del context
+        wanted = _filter(request.filter, visit.read())
+        if not request.page_token:
+            await self._core.prepare_list(self._core.pools, wanted, counted(visit.caller))
+        page = _page(self._core.pool_pages, self._core.pools, wanted, request, wire.pool_field)
+        await self._spend_on_list(visit, page)
+        return page
 
-    async def _list_routers(self, request: pb.ListRoutersRequest, context: Context) -> bytes:
-        (await self._visit(context, "ListRouters")).read(ROUTERS)
-        return _page(
+    async def _list_routers(
+        self, request: pb.ListRoutersRequest, visit: Visit, context: Context
+    ) -> bytes:
+        del context
+        visit.read(ROUTERS)
+        page = _page(
             self._core.router_pages, self._core.routers, NoFilter(), request, wire.router_field
         )
+        await self._spend_on_list(visit, page)
+        return page
 
-    async def _explain_pool(self, request: pb.ExplainPoolRequest, context: Context) -> bytes:
-        visit = await self._visit(context, "ExplainPool")
+    async def _spend_on_list(self, visit: Visit, page: bytes) -> None:
+        await self._budget.spend(counted(visit.caller), turns.LISTED_BYTE * len(page))
+
+    async def _explain_pool(
+        self, request: pb.ExplainPoolRequest, visit: Visit, context: Context
+    ) -> bytes:
+        del context
         visit.read()
         key = _key(request.key)
-        explanation = self._core.explain(key, visit.read_key(key).holds)
+        scope = visit.read_key(key)
+        await self._budget.spend(counted(visit.caller), turns.MISTAKE)
+        explanation = self._core.explain(key, scope.holds)
         server = self._server_info()
         return explanation_response(explanation, server).SerializeToString()
 
     # -- streams -------------------------------------------------------------
 
-    async def _watch_pools(self, request: pb.WatchPoolsRequest, context: Context) -> None:
-        visit = await self._visit(context, "WatchPools")
+    async def _watch_pools(
+        self, request: pb.WatchPoolsRequest, visit: Visit, context: Context
+    ) -> None:
         scope, watchers = visit.read(), self._core.pool_watchers
         await self._watch(visit, watchers, lambda: _filter(request.filter, scope), request, context)
 
-    async def _watch_routers(self, request: pb.WatchRoutersRequest, context: Context) -> None:
-        visit = await self._visit(context, "WatchRouters")
+    async def _watch_routers(
+        self, request: pb.WatchRoutersRequest, visit: Visit, context: Context
+    ) -> None:
         visit.read(ROUTERS)
         await self._watch(visit, self._core.router_watchers, NoFilter, request, context)
 
@@ -241,7 +315,27 @@ class PoolDiscovery:
             lambda: _resume(fanout.view, request.position, NoFilter()),
         )
         sequence = _resume(fanout.view, request.position, wanted)
-        watcher = fanout.open(wanted, sequence, idle_seconds, peer=visit.caller.account)
+        account = counted(visit.caller)
+        give_back = self._core.limits.seats.take(account)
+        try:
+            await self._charge_watch(fanout.view, wanted, sequence, account)
+            watcher = fanout.open(wanted, sequence, idle_seconds, peer=visit.caller.account)
+            await self._serve_watch(visit, watcher, context, idle_seconds)
+        finally:
+            give_back()
+
+    async def _charge_watch(
+        self, view: View[Any], wanted: Filter, sequence: int | None, account: str
+    ) -> None:
+        if sequence is not None:
+            await self._budget.spend(account, turns.NEW_WATCH)
+            return
+        await self._budget.spend(account, turns.NEW_WATCH + turns.SNAPSHOT_POOL * len(view))
+        await self._core.prepare_list(view, wanted, account)
+
+    async def _serve_watch(
+        self, visit: Visit, watcher: Watcher[Any], context: Context, idle_seconds: int
+    ) -> None:
         try:
             server = self._server_info(idle_seconds)
             with visit.following(watcher.end):

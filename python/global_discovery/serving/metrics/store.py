@@ -45,6 +45,10 @@ class MeasuredStore:
         """Those of the store inside."""
         return self._store.figures() if isinstance(self._store, TellsFigures) else ()
 
+    def read_soon(self) -> None:
+        """See RegistrationStore."""
+        self._store.read_soon()
+
     def on_reading(self, take: Callable[[Reading], None], changed: Callable[[], None]) -> None:
         """See RegistrationStore."""
         self._store.on_reading(take, changed)

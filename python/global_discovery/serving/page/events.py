@@ -21,7 +21,9 @@ import orjson
 from aiohttp import web
 
 from global_discovery.domain.completeness import Mark
+from global_discovery.domain.errors import DiscoveryError
 from global_discovery.domain.explanation import MayRead, everything
+from global_discovery.serving.access.guard import Visit
 from global_discovery.serving.core import Core
 from global_discovery.serving.rest.answer import Streamed, headers
 from global_discovery.serving.rest.connection import Connection
@@ -46,8 +48,6 @@ class EventStreams:
         self._core = core
         self._streams: set[_Stream] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._generation = 0
-        """Streams of an earlier one do not go on."""
         self.ended = False
         """Whether no stream goes on: the instance stops."""
 
@@ -55,8 +55,8 @@ class EventStreams:
         """How many are open."""
         return len(self._streams)
 
-    def answer(self, request: web.BaseRequest, may_read: MayRead) -> Streamed:
-        """A stream for a caller. Raises Problem (429) when there are too many."""
+    def answer(self, request: web.BaseRequest, visit: Visit, may_read: MayRead) -> Streamed:
+        """A stream for a caller, which ends with its rights. Raises Problem (429)."""
         if len(self._streams) >= MAX_STREAMS:
             detail = f"{MAX_STREAMS} event streams are open, which is the most there may be"
             raise Problem(
@@ -64,16 +64,11 @@ class EventStreams:
             )
         self._core.pools.refresh()
         resumed = self._sequence_of(request.headers.get("Last-Event-ID", ""))
-        return Streamed(HEADERS, partial(self._write, request, may_read, resumed, self._generation))
+        return Streamed(HEADERS, partial(self._write, request, visit, may_read, resumed))
 
     def end_all(self) -> None:
         """Ends every stream at once, and new ones after their first event."""
         self.ended = True
-        self.look()
-
-    def end_open(self) -> None:
-        """Ends those that are open: what their callers may read may be something else now."""
-        self._generation += 1
         self.look()
 
     def look(self) -> None:
@@ -92,26 +87,30 @@ class EventStreams:
     async def _write(
         self,
         request: web.BaseRequest,
+        visit: Visit,
         may_read: MayRead,
         resumed: int | None,
-        generation: int,
         response: web.StreamResponse,
     ) -> None:
         stream = _Stream(self._core, request, resumed, whole=may_read is everything)
         self._streams.add(stream)
         self._keep_looking()
         try:
-            await response.write(f"retry: {RETRY_MILLISECONDS}\n\n".encode())
-            while True:
-                # Cleared first: what comes while this one writes wakes it again.
-                stream.woken.clear()
-                for event in stream.news():
-                    await response.write(event)
-                if self.ended or stream.over or generation != self._generation:
-                    return
-                await stream.woken.wait()
+            with visit.following(stream.end):
+                await self._follow(stream, response)
         finally:
             self._streams.discard(stream)
+
+    async def _follow(self, stream: "_Stream", response: web.StreamResponse) -> None:
+        await response.write(f"retry: {RETRY_MILLISECONDS}\n\n".encode())
+        while True:
+            # Cleared first: what comes while this one writes wakes it again.
+            stream.woken.clear()
+            for event in stream.news():
+                await response.write(event)
+            if self.ended or stream.over:
+                return
+            await stream.woken.wait()
 
     def _keep_looking(self) -> None:
         if self._timer is None:
@@ -141,6 +140,12 @@ class _Stream:
         self._mark: Mark | None = None
         self._summary_due = now + SUMMARY_SECONDS
         self._ends_at = now + random.uniform(*core.settings.stream_age)  # noqa: S311 - no secret
+
+    def end(self, why: DiscoveryError) -> None:
+        """What its caller may read has changed: the page comes back, and is asked anew."""
+        del why
+        self._ends_at = self._core.clock.monotonic()
+        self.woken.set()
 
     @property
     def over(self) -> bool:

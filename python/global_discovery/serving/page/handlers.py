@@ -1,8 +1,8 @@
 """The paths of the status page, and who may see what on them.
 
-The guard says what a caller may read, and everything that any of these pages shows is
-looked at through that. Lists that concern the instance as a whole are shown to those
-who may read everything.
+Everything that any of these pages shows is looked at through what its caller may
+read. Lists that concern the instance as a whole are shown to those who may read
+everything. The style, script and picture are for everybody: they say nothing.
 """
 
 from aiohttp import web
@@ -11,7 +11,7 @@ from global_discovery.domain import rules
 from global_discovery.domain.errors import DiscoveryError, InvalidInput
 from global_discovery.domain.explanation import MayRead, everything
 from global_discovery.domain.pool import PoolKey
-from global_discovery.serving.access.guard import Guard, Visit
+from global_discovery.serving.access.guard import Visit
 from global_discovery.serving.core import Core
 from global_discovery.serving.page.assets import load_assets
 from global_discovery.serving.page.events import HEADERS, EventStreams
@@ -22,7 +22,6 @@ from global_discovery.serving.page.rows import lease_bar
 from global_discovery.serving.page.status import StatusPages
 from global_discovery.serving.rest import problem
 from global_discovery.serving.rest.answer import Answer, Streamed, headers
-from global_discovery.serving.rest.peer import RestPeer
 from global_discovery.serving.rest.problem import Problem
 from global_discovery.serving.rest.representation import Representation
 from global_discovery.serving.rest.request_parts import query_parameters
@@ -35,12 +34,10 @@ _KEY_PARTS = 3
 class PageHandlers:
     """`/`, `/why`, `/events` and the files that the pages need."""
 
-    def __init__(self, core: Core, guard: Guard, *, tls: TlsKeeper | None = None) -> None:
+    def __init__(self, core: Core, *, tls: TlsKeeper | None = None) -> None:
         """Reads the package's files, and of the core only what is there."""
         self.events = EventStreams(core)
-        guard.on_policy(self.events.end_open)
         self._core = core
-        self._guard = guard
         self._rendering = Rendering()
         self._pace = Pace()
         self._status = StatusPages(
@@ -60,40 +57,38 @@ class PageHandlers:
 
     async def status(self, call: Call) -> Answer:
         """`GET /`."""
-        visit = await self._visit(call, "GET /")
+        visit = await call.visit()
         page = await self._status.page(parse(call.query), _may_read(visit))
         return await page.answer_to(call.request.headers)
 
     async def why(self, call: Call) -> Answer:
         """`GET /why?pool=<cluster_id>/<namespace>/<dgd_name>`: what `ExplainPool` answers."""
-        visit = await self._visit(call, "GET /why")
+        visit = await call.visit()
+        visit.read()
         asked = query_parameters(call.query, ("pool",))["pool"]
         if len(asked) > 1:
             raise Problem(400, "BAD_PARAMETER", "pool may be given once")
+        key = _key(asked[0]) if asked else None
+        if key is not None:
+            visit.read_key(key)
         async with self._pace.turn():
-            if asked:
-                body = await self._explain(asked[0], visit)
+            if key is not None:
+                body = await self._explain(key, _may_read(visit))
             else:
                 body = await self._explain_nothing()
         return await Representation(body, HTML, SECURITY).answer_to(call.request.headers)
 
     async def follow(self, call: Call) -> Answer | Streamed:
         """`GET /events`."""
-        visit = await self._visit(call, "GET /events")
+        visit = await call.visit()
+        may_read = _may_read(visit)
         query_parameters(call.query, ())
         if call.request.method == "HEAD":
             return Answer(200, HEADERS)
-        return self.events.answer(call.request, _may_read(visit))
+        return self.events.answer(call.request, visit, may_read)
 
-    async def _visit(self, call: Call, method: str) -> Visit:
-        """Who calls. Raises the refusal for a caller who may read nothing."""
-        visit = await self._guard.visit(RestPeer(call.request), method)
-        visit.read()
-        return visit
-
-    async def _explain(self, asked: str, visit: Visit) -> bytes:
-        key = _key(asked)
-        explained = self._core.explain(key, visit.read_key(key).holds)
+    async def _explain(self, key: PoolKey, may_read: MayRead) -> bytes:
+        explained = self._core.explain(key, may_read)
         terms = self._core.settings.terms
         return await self._rendering.render(
             "why.html",
@@ -153,7 +148,8 @@ class _PageProblem(Problem):
 
 
 def _may_read(visit: Visit) -> MayRead:
-    scope = visit.rights.read
+    """Raises the refusal for a caller who may read nothing."""
+    scope = visit.read()
     return everything if scope.unlimited else scope.holds
 
 

@@ -125,3 +125,5 @@ def _filter_parts(wanted: Filter) -> Iterator[str]:
             more = len(values) - FILTER_VALUES
             shown = ", ".join(value[:80] for value in values[:FILTER_VALUES])
             yield f"{name}: {shown}" + (f" and {more} more" if more > 0 else "")
+    if not wanted.scope.unlimited:
+        yield "what it may read"

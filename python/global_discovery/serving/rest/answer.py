@@ -10,6 +10,8 @@ import orjson
 from aiohttp.web import StreamResponse
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from global_discovery.serving.turns import ANY_OTHER
+
 JSON = "application/json"
 PROBLEM = "application/problem+json"
 INSTANCE = "X-Global-Discovery-Instance"
@@ -24,6 +26,8 @@ class Answer(NamedTuple):
     body: bytes | None = None
     close: bool = False
     """Whether the connection ends with it."""
+    cost: float = ANY_OTHER
+    """What its caller is charged for it; see serving/turns.py."""
 
 
 class Streamed(NamedTuple):

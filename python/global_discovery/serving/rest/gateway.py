@@ -5,6 +5,7 @@ internal text, nothing of what it sent. Each call is counted under a name from a
 fixed set.
 """
 
+import random
 import time
 from collections.abc import Set as AbstractSet
 from typing import cast
@@ -12,28 +13,31 @@ from typing import cast
 from aiohttp import web
 
 from global_discovery.domain.errors import DiscoveryError
+from global_discovery.domain.limits import Limit, LimitReached
+from global_discovery.serving.access.guard import Guard
+from global_discovery.serving.core import Core
+from global_discovery.serving.limits import counted
 from global_discovery.serving.log import log_internal_error
 from global_discovery.serving.metrics import CallMetrics
 from global_discovery.serving.rest import problem
 from global_discovery.serving.rest.answer import INSTANCE, Answer, Streamed, headers
 from global_discovery.serving.rest.connection import CallerGone, Connection
+from global_discovery.serving.rest.peer import FACE, RestPeer
 from global_discovery.serving.rest.problem import Problem
 from global_discovery.serving.rest.request_parts import parse_target
-from global_discovery.serving.rest.route import Call, Route, Routes
-
-FACE = "rest"
-OTHER = "other"
-"""The name of every call that is not to a documented path and method."""
+from global_discovery.serving.rest.route import OTHER, Call, Route, Routes
 
 
 class Gateway:
     """The gate of one port. See `connection.Gate`."""
 
-    def __init__(self, routes: Routes, metrics: CallMetrics, instance_id: str) -> None:
-        """Serves `routes` and nothing else, and names itself by `instance_id`."""
+    def __init__(self, routes: Routes, metrics: CallMetrics, core: Core, guard: Guard) -> None:
+        """Serves `routes` and nothing else, and names itself by the instance of `core`."""
+        self._core = core
+        self._guard = guard
         self._routes = routes
         self._metrics = metrics
-        self._instance_id = instance_id
+        self._instance_id = core.settings.instance_id
         self.draining = False
         """Whether every answer is the last one of its connection."""
         self.open_to_all: AbstractSet[str] | None = None
@@ -42,34 +46,46 @@ class Gateway:
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """See Gate."""
         started = time.perf_counter()
-        label = OTHER
+        call = Call(request, self._guard)
         answer: Answer | Streamed
         try:
-            target = parse_target(request.raw_path)
-            self._check_caller(request, target.path)
-            found = self._routes.find(target.path)
-            if found is None:
-                answer = self._without_route(request.method, target.path)
-            else:
-                route, key = found
-                handler = route.handlers.get(request.method)
-                if handler is None:
-                    answer = _without_handler(request.method, route)
-                else:
-                    label = route.labels[request.method]
-                    answer = await handler(Call(request, target.query, key))
+            answer = await self._answer(call)
         except Problem as error:
             answer = self._problem(error)
         except DiscoveryError as error:
+            if isinstance(error, LimitReached):
+                self._core.limits.refused(error, call.account)
             answer = self._problem(problem.of(error))
         except CallerGone:
             answer = problem.malformed("the connection broke", close=True).answer()
         except Exception:  # noqa: BLE001 - it is logged, and its caller gets a fixed text
-            answer = self._internal(label)
+            answer = self._internal(call.label)
         if isinstance(answer, Streamed):
-            return await self._stream(request, answer, label)
-        self._metrics.answered(FACE, label, str(answer.status), time.perf_counter() - started)
+            return await self._stream(request, answer, call.label)
+        if answer.cost:
+            await self._core.budget.spend(call.account, answer.cost)
+        seconds = time.perf_counter() - started
+        self._metrics.answered(FACE, call.label, str(answer.status), seconds)
         return self._response(answer)
+
+    async def _answer(self, call: Call) -> Answer | Streamed:
+        """From the path to the handler. Raises what is no answer of a handler."""
+        request = call.request
+        call.account = counted(self._guard.anybody(RestPeer(request)))
+        await self._core.turns.take(call.account)
+        target = parse_target(request.raw_path)
+        self._check_caller(request, target.path, call.account)
+        found = self._routes.find(target.path)
+        if found is None:
+            return self._without_route(request.method, target.path)
+        route, call.key = found
+        handler = route.handlers.get(request.method)
+        if handler is None:
+            return _without_handler(request.method, route)
+        call.label, call.query = route.labels[request.method], target.query
+        if route.counts:
+            self._core.budget.seen(call.account)
+        return await handler(call)
 
     def refuse(self, why: Problem) -> web.Response:
         """See Gate."""
@@ -81,10 +97,23 @@ class Gateway:
         self._metrics.answered(FACE, OTHER, "500", None)
         return self._response(self._internal(OTHER))
 
-    def _check_caller(self, request: web.BaseRequest, path: str) -> None:
+    def not_admitted(self, limit: Limit, peer: str) -> bytes:
+        """What a connection is sent that is not let in."""
+        error = LimitReached(limit, retry_after=random.uniform(1.0, 10.0))  # noqa: S311 - no secret
+        self._core.limits.refused(error, peer)
+        answer = self._problem(problem.of(error))
+        lines = [f"HTTP/1.1 {answer.status} {problem.TITLES[answer.status]}"]
+        lines += [f"{name}: {value}" for name, value in answer.headers.items()]
+        body = answer.body or b""
+        lines += [f"Content-Length: {len(body)}", "Connection: close", "", ""]
+        return "\r\n".join(lines).encode() + body
+
+    def _check_caller(self, request: web.BaseRequest, path: str, account: str) -> None:
         if self.open_to_all is None or path in self.open_to_all:
             return
         if not cast("Connection", request.protocol).certified:
+            self._core.limits.check_failures(account)
+            self._core.limits.failed(account)
             raise problem.unauthenticated()
 
     def _without_route(self, method: str, path: str) -> Answer:

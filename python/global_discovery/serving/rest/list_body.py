@@ -47,6 +47,11 @@ class ListBodies(Generic[T]):
         body = self._kept.get(wanted.fingerprint)
         return self._make(wanted) if body is None else body
 
+    def is_kept(self, wanted: Filter) -> bool:
+        """Whether `body` has nothing to do, unless the view moves."""
+        up_to_date = self._view.sequence == self._sequence
+        return up_to_date and wanted.fingerprint in self._kept
+
     def _make(self, wanted: Filter) -> Representation:
         snapshot = self._view.snapshot(wanted)
         position = self._view.position(snapshot.sequence, wanted)

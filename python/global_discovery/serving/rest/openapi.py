@@ -42,7 +42,7 @@ _PROBLEMS = {
     "415": "No Content-Type, another one than application/json in UTF-8, or a Content-Encoding.",
     "422": "Values of the right type that break a rule; `errors` names every field.",
     "429": "There are as many of them as there may be: shares of a pool, event streams, tokens "
-    "from one address that were not accepted.",
+    "from one address that were not accepted, or what the `limit` that is named counts.",
     "500": "A fault of ours; `request_id` names it in our log.",
     "503": "This instance cannot do it now; another one may.",
 }

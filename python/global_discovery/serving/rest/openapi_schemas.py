@@ -227,6 +227,7 @@ SCHEMAS: Schema = {
                 "description": "Every offending field, up to a limit.",
             },
             "more_errors": {"type": "integer", "description": "How many are not in `errors`."},
+            "limit": _text("With LIMIT_REACHED, which limit it is."),
             "request_id": _text("Names a fault of ours in our log."),
         },
         required=["title", "status", "detail", "code"],

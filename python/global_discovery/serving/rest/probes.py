@@ -13,6 +13,7 @@ from global_discovery.serving.rest.openapi import document_json
 from global_discovery.serving.rest.problem import Problem
 from global_discovery.serving.rest.request_parts import takes_gzip, wants_openmetrics
 from global_discovery.serving.rest.route import Call, Route
+from global_discovery.serving.turns import SCRAPE
 
 _GZIP_LEVEL = 1
 
@@ -30,10 +31,10 @@ class ProbeHandlers:
     def routes(self) -> list[Route]:
         """What is served on the REST port and, when there is one, on the health port."""
         return [
-            Route("/healthz", {"GET": self.healthz}),
-            Route("/readyz", {"GET": self.readyz}),
-            Route("/livez", {"GET": self.livez}),
-            Route("/metrics", {"GET": self.metrics}),
+            Route("/healthz", {"GET": self.healthz}, counts=False),
+            Route("/readyz", {"GET": self.readyz}, counts=False),
+            Route("/livez", {"GET": self.livez}, counts=False),
+            Route("/metrics", {"GET": self.metrics}, counts=False),
         ]
 
     def document_route(self) -> Route:
@@ -82,7 +83,7 @@ class ProbeHandlers:
             # Some 50 KiB for two milliseconds of the loop, less than making them takes.
             body = gzip.compress(body, _GZIP_LEVEL, mtime=0)
             fields["Content-Encoding"] = "gzip"
-        return Answer(200, headers(content_type, fields), body)
+        return Answer(200, headers(content_type, fields), body, cost=SCRAPE)
 
     async def openapi(self, call: Call) -> Answer:
         """The OpenAPI document."""

@@ -13,7 +13,9 @@ import orjson
 
 from global_discovery.domain import errors
 from global_discovery.domain.errors import Violation
+from global_discovery.domain.limits import LimitReached
 from global_discovery.serving.rest.answer import PROBLEM, Answer, headers
+from global_discovery.serving.turns import MISTAKE
 
 TITLES = {
     400: "Bad Request",
@@ -36,6 +38,7 @@ _STATUS: dict[type[errors.DiscoveryError], int] = {
     errors.LeaseWithdrawn: 409,
     errors.ShareNotFound: 404,
     errors.TooManyShares: 429,
+    LimitReached: 429,
     errors.Unavailable: 503,
     errors.StoreUnwritable: 503,
     errors.ShuttingDown: 503,
@@ -82,7 +85,8 @@ class Problem(Exception):
             document["errors"] = [violation._asdict() for violation in self.violations]
         document.update(self._more)
         fields = headers(PROBLEM, self.header_fields)
-        return Answer(self.status, fields, orjson.dumps(document), self._close)
+        cost = 0.0 if self.status >= 500 else MISTAKE  # noqa: PLR2004 - from there on it is ours
+        return Answer(self.status, fields, orjson.dumps(document), self._close, cost)
 
 
 def of(error: errors.DiscoveryError, *, status: int | None = None) -> Problem:
@@ -98,6 +102,8 @@ def of(error: errors.DiscoveryError, *, status: int | None = None) -> Problem:
         violations = error.violations
         if error.untold:
             more["more_errors"] = error.untold
+    if isinstance(error, LimitReached):
+        more["limit"] = error.limit.value
     return Problem(
         status or _STATUS[type(error)],
         error.reason,

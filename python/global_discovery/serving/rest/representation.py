@@ -13,6 +13,7 @@ from multidict import CIMultiDictProxy, MultiMapping
 
 from global_discovery.serving.rest.answer import Answer, headers
 from global_discovery.serving.rest.request_parts import tag_matches, takes_gzip
+from global_discovery.serving.turns import LIST, LISTED_BYTE
 
 MIN_COMPRESSED_BYTES = 1024
 MAX_INLINE_BYTES = 32 * 1024
@@ -39,7 +40,7 @@ class Representation:
         self._cache = cache
         self._plain_tag = f'"{digest}"'
         self._gzip_tag = f'"{digest}-gzip"'
-        self._plain = Answer(200, self._headers(self._plain_tag), body)
+        self._plain = Answer(200, self._headers(self._plain_tag), body, cost=_cost(body))
         self._compressed: Answer | None = None
         self._compressing: asyncio.Future[bytes] | None = None
 
@@ -70,7 +71,7 @@ class Representation:
         if self._compressed is None:
             data = await self._compress()
             fields = self._headers(self._gzip_tag, {"Content-Encoding": "gzip"})
-            self._compressed = Answer(200, fields, data)
+            self._compressed = Answer(200, fields, data, cost=_cost(data))
         return self._compressed
 
     async def _compress(self) -> bytes:
@@ -86,6 +87,10 @@ class Representation:
     ) -> CIMultiDictProxy[str]:
         fields = {"ETag": tag, "Vary": "Accept-Encoding", **self._fields, **(extra or {})}
         return headers(self._content_type if with_type else None, fields, cache=self._cache)
+
+
+def _cost(body: bytes) -> float:
+    return LIST + LISTED_BYTE * len(body)
 
 
 def _gzipped(body: bytes) -> bytes:

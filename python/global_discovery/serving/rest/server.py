@@ -14,9 +14,11 @@ from global_discovery.serving.core import Core
 from global_discovery.serving.metrics import CallMetrics
 from global_discovery.serving.page.handlers import PageHandlers
 from global_discovery.serving.readiness import Readiness
-from global_discovery.serving.rest.connection import ConnectionServer, Limits
+from global_discovery.serving.rest.connection import Limits
+from global_discovery.serving.rest.connection_server import ConnectionServer
 from global_discovery.serving.rest.gateway import Gateway
 from global_discovery.serving.rest.handlers import DiscoveryHandlers
+from global_discovery.serving.rest.open_connections import OpenConnections
 from global_discovery.serving.rest.probes import ProbeHandlers
 from global_discovery.serving.rest.route import Routes
 from global_discovery.serving.tls.keeper import TlsKeeper
@@ -45,10 +47,14 @@ class RestFace:
 
         `health_listen` is in plain text also with `tls`.
         """
-        limits = limits or Limits()
+        allowed = core.settings.limits
+        limits = limits or Limits(idle_seconds=float(allowed.http_idle_seconds))
+        self.connections = OpenConnections(
+            allowed.http_connections, allowed.http_connections_per_caller, guard.callers
+        )
         probes = ProbeHandlers(core, registry, readiness)
-        pools = DiscoveryHandlers(core, guard, limits)
-        self.page = PageHandlers(core, guard, tls=tls)
+        pools = DiscoveryHandlers(core, limits)
+        self.page = PageHandlers(core, tls=tls)
         self.events = self.page.events
         self.routes = [
             *pools.routes(),
@@ -56,15 +62,21 @@ class RestFace:
             probes.document_route(),
             *self.page.routes(),
         ]
-        instance_id = core.settings.instance_id
-        gateway = Gateway(Routes(self.routes), metrics, instance_id)
+        gateway = Gateway(Routes(self.routes), metrics, core, guard)
         if tls is not None and tls.asks_for_certificates:
             gateway.open_to_all = {route.template for route in probes.routes()}
-        self._main = _Port(listen, gateway, limits, None if tls is None else tls.context())
+        self._main = _Port(
+            listen,
+            gateway,
+            limits,
+            None if tls is None else tls.context(),
+            header_bytes=allowed.header_bytes,
+            doors=self.connections,
+        )
         self._health = None
         if health_listen is not None:
-            health = Gateway(Routes(probes.routes()), metrics, instance_id)
-            self._health = _Port(health_listen, health, limits)
+            health = Gateway(Routes(probes.routes()), metrics, core, guard)
+            self._health = _Port(health_listen, health, limits, header_bytes=allowed.header_bytes)
 
     @property
     def port(self) -> int:
@@ -103,9 +115,18 @@ class RestFace:
 class _Port:
     """One listening address."""
 
-    def __init__(
-        self, address: str, gateway: Gateway, limits: Limits, context: SSLContext | None = None
+    def __init__(  # noqa: PLR0913 - what its connections are made of
+        self,
+        address: str,
+        gateway: Gateway,
+        limits: Limits,
+        context: SSLContext | None = None,
+        *,
+        header_bytes: int,
+        doors: OpenConnections | None = None,
     ) -> None:
+        self._header_bytes = header_bytes
+        self._doors = doors
         self._address = address
         self._gateway = gateway
         self._limits = limits
@@ -115,7 +136,13 @@ class _Port:
         self.number = 0
 
     async def open(self) -> None:
-        self._connections = ConnectionServer(self._gateway, self._limits)
+        self._connections = ConnectionServer(
+            self._gateway,
+            self._limits,
+            header_bytes=self._header_bytes,
+            doors=self._doors,
+            refused=self._gateway.not_admitted,
+        )
         try:
             self._listener = await self._listen(self._connections)
         except OSError as error:

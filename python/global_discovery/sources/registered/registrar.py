@@ -23,6 +23,7 @@ from global_discovery.domain.errors import (
 )
 from global_discovery.domain.events import Event, Report
 from global_discovery.domain.lease import Heartbeat, Lease, Renewals, Withdrawal
+from global_discovery.domain.limits import LimitReached
 from global_discovery.sources.registered.registrations import Effect, Registrations
 from global_discovery.sources.registered.shares import Share
 from global_discovery.storage.store import RegistrationStore
@@ -81,25 +82,43 @@ class Registrar:
     def tick(self) -> bool:
         """See Registrations.tick; the store is told what it must know of it."""
         more = self._registrations.tick()
+        if self._registrations.waits_for_a_reading:
+            self._store.read_soon()
         if self._was_read:
             self._store.leases_judged(*self._registrations.take_judged())
         return more
 
     async def register(self, heartbeat: Heartbeat) -> Lease:
-        """RegisterPool. Raises LeaseWithdrawn, TooManyShares, Unavailable and its kinds."""
+        """RegisterPool.
+
+        Raises LeaseWithdrawn, TooManyShares, LimitReached, Unavailable and its kinds.
+        """
         self._refuse()
         lease_id = heartbeat.lease_id
         if self._store.shared and lease_id and not self._registrations.knows(lease_id):
-            key = heartbeat.registration.key
-            self._registrations.take(await self._store.consult(key, (lease_id,)))
-            self._refuse()
-        share, effect = self._registrations.register(heartbeat)
-        lease = Lease(share.lease_id, self._registrations.terms)
+            await self._consult(heartbeat)
+        try:
+            share, effect = self._registrations.register(heartbeat)
+        except LimitReached:
+            if not self._store.shared:
+                raise
+            # Another instance may have taken it a moment ago: then it is not a new one.
+            await self._consult(heartbeat)
+            share, effect = self._registrations.register(heartbeat)
+        since_last = 0.0 if effect is Effect.NONE else share.since_last
+        lease = Lease(share.lease_id, self._registrations.terms, since_last)
         if effect is Effect.CHANGED:
             await self._store.put(self._registrations.stored(share))
         elif effect is Effect.RENEWED and await self._store.renew((share.lease_id,)):
             raise StoreUnwritable(retry_after=STORE_RETRY_SECONDS)
         return lease
+
+    async def _consult(self, heartbeat: Heartbeat) -> None:
+        """Takes what the store has of the call's pool and id."""
+        lease_ids = (heartbeat.lease_id,) if heartbeat.lease_id else ()
+        found = await self._store.consult(heartbeat.registration.key, lease_ids)
+        self._registrations.take(found)
+        self._refuse()
 
     async def renew(self, lease_ids: Sequence[str], scope: Scope = EVERY_KEY) -> Renewals:
         """RenewPools. Ids of pools outside `scope` are unknown. Raises Unavailable."""

@@ -31,6 +31,7 @@ from global_discovery.domain.explanation import RegistrationSide
 from global_discovery.domain.lease import Heartbeat, LeaseTerms, Withdrawal
 from global_discovery.domain.pool import Pool, PoolKey
 from global_discovery.domain.timing_wheel import SLOT_SECONDS
+from global_discovery.sources.registered.admission import RegistrationLimits
 from global_discovery.sources.registered.explained_shares import explain_shares
 from global_discovery.sources.registered.found_shares import FoundShares
 from global_discovery.sources.registered.lease_states import LeaseState, count_leases
@@ -83,6 +84,7 @@ class Registrations:
         lease_id: Callable[[], str] = new_lease_id,
         store: Callable[[], StoreState] = StoreState,
         shared: bool = False,
+        limits: RegistrationLimits | None = None,
     ) -> None:
         """Takes calls only after `ready`.
 
@@ -98,12 +100,20 @@ class Registrations:
         )
         self._doubts = StoreDoubts(store, clock.monotonic())
         self._table = ShareTable(
-            terms=terms, clock=clock, report=report, lease_id=lease_id, shared=shared
+            terms=terms,
+            clock=clock,
+            report=report,
+            lease_id=lease_id,
+            shared=shared,
+            limits=limits or RegistrationLimits(),
         )
         self.counters = self._table.counters
         self._withdrawn = WithdrawnIds()
         self._found = FoundShares(self._table, self._listening, self._withdrawn, report)
         self._shared = shared
+        self._store = store
+        self._waiting: list[Share] = []
+        """Their leases have ended, unless another instance renewed them just before that."""
         self._moved: list[MovedLease] = []
         self._judged = clock.monotonic()
         self._told_mark: Mark | None = None
@@ -128,6 +138,11 @@ class Registrations:
         return count_leases(
             self._table.by_lease.values(), terms=self.terms, now=self._clock.monotonic()
         )
+
+    @property
+    def waits_for_a_reading(self) -> bool:
+        """Whether leases have ended of which a later reading may say otherwise."""
+        return bool(self._waiting)
 
     def ready(self) -> None:
         """Callers can reach this instance from now on."""
@@ -185,7 +200,7 @@ class Registrations:
     def register(self, heartbeat: Heartbeat) -> tuple[Share, Effect]:
         """Registers or renews a share; the second value says what that did to it.
 
-        Raises LeaseWithdrawn and TooManyShares, and has then changed nothing.
+        Raises LeaseWithdrawn, TooManyShares and LimitReached, and has then changed nothing.
         """
         now = self._notice_stall()
         if heartbeat.lease_id in self._withdrawn:
@@ -296,13 +311,21 @@ class Registrations:
     def _end_due(self, now: float) -> None:
         ending: list[Share] = []
         extended = 0
-        for share in self._table.wheel.take_due(now, LEASES_A_TICK):
+        waited, self._waiting = self._waiting, []
+        due = [*waited, *self._table.wheel.take_due(now, LEASES_A_TICK)]
+        store = self._store() if due else StoreState()
+        for share in due:
+            if self._table.by_lease.get(share.lease_id) is not share:
+                continue  # it was withdrawn while it waited
             before = share.deadline
             extended += self._listening.extend(share, now)
             if share.deadline > now:
+                self._table.wheel.discard(share)  # it may be there again since it waits
                 self._table.wheel.add(share)
                 if share.deadline != before:
                     self._moved.append(MovedLease(share.lease_id, share.deadline, share.extensions))
+            elif _may_be_renewed(share, now, store):
+                self._waiting.append(share)
             else:
                 ending.append(share)
         if extended:
@@ -376,3 +399,11 @@ class Registrations:
 
     def _mark(self, now: float) -> Mark:
         return Mark(frozenset(self._reasons(now)), self._doubts.bound)
+
+
+def _may_be_renewed(share: Share, now: float, store: StoreState) -> bool:
+    """Whether another instance may have renewed a lease before its end, and that was not read yet.
+
+    Nothing is waited for longer than the bound: then the store itself is in doubt.
+    """
+    return store.read_until < share.deadline and now < share.deadline + store.bound

@@ -17,6 +17,7 @@ from global_discovery.domain.events import Event, Report
 from global_discovery.domain.lease import Heartbeat, LeaseTerms, Withdrawal
 from global_discovery.domain.pool import Content, Pool, PoolKey
 from global_discovery.domain.timing_wheel import TimingWheel
+from global_discovery.sources.registered.admission import Admission, RegistrationLimits
 from global_discovery.sources.registered.ended_shares import EndedShares
 from global_discovery.sources.registered.shares import (
     MAX_REPLACED,
@@ -51,7 +52,7 @@ def new_lease_id() -> str:
 class ShareTable:
     """The live shares of all pools. Times are on the monotonic clock."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - made by Registrations only, by keyword
         self,
         *,
         terms: LeaseTerms,
@@ -59,6 +60,7 @@ class ShareTable:
         report: Report,
         lease_id: Callable[[], str],
         shared: bool,
+        limits: RegistrationLimits,
     ) -> None:
         """Empty. `shared` when readings of a shared store come in too."""
         self.counters = Counters()
@@ -74,6 +76,7 @@ class ShareTable:
         self._terms = terms
         self._granted = float(terms.lease_duration)
         self._shared = shared
+        self._admission = Admission(limits, clock.monotonic, lease_seconds=self._granted)
         self._clock = clock
         self._report = report
         self._new_lease_id = lease_id
@@ -131,7 +134,7 @@ class ShareTable:
         """A new share, or a new incarnation of the caller's share.
 
         `phase` is the first deaf phase that may extend a new share. Raises
-        TooManyShares, and has then changed nothing.
+        TooManyShares and LimitReached, and has then changed nothing.
         """
         registration = heartbeat.registration
         pool = self.pools.get(registration.key)
@@ -155,6 +158,12 @@ class ShareTable:
         registration = heartbeat.registration
         key, relays = registration.key, registration.relays or (f"ip:{heartbeat.caller}",)
         pool = self.pools.get(key)
+        self._admission.admit(
+            heartbeat.account or heartbeat.caller,
+            pools=len(self.pools),
+            shares=len(self.by_lease),
+            new_pool=pool is None,
+        )
         if pool is None:
             self._report(
                 Event.POOL_REGISTERED,
@@ -242,6 +251,7 @@ class ShareTable:
         self._renewed(share, now)
 
     def _renewed(self, share: Share, now: float) -> None:
+        share.renewed_before = share.renewed_at
         share.counted_from = share.renewed_at = now
         share.extensions = 0
         share.confirmed = True

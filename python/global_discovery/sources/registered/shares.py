@@ -45,6 +45,7 @@ class Share:
         "relay_id_needed",
         "relays",
         "renewed_at",
+        "renewed_before",
         "replaced",
         "sequence",
     )
@@ -71,6 +72,8 @@ class Share:
         """The renewal, or after a deaf phase the listening, that the lease is counted from."""
         self.renewed_at: float | None = None
         """When a renewal was last heard or seen by this process, if any was."""
+        self.renewed_before: float | None = None
+        """The same of the renewal before that."""
         self.deadline = 0.0
         self.extensions = 0
         """How often the lease was extended since its last renewal."""
@@ -84,6 +87,13 @@ class Share:
         """Whether this process heard it, saw it renewed, or wrote it in its life before."""
         self.replaced: tuple[str, ...] = ()
         """The last ids that this process replaced, where another one may still tell them."""
+
+    @property
+    def since_last(self) -> float | None:
+        """How far its last two renewals are apart; None when fewer were heard."""
+        if self.renewed_at is None or self.renewed_before is None:
+            return None
+        return self.renewed_at - self.renewed_before
 
     def leave(self, now: float) -> None:
         """Keeps that it said until now what it says."""

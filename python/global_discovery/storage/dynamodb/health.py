@@ -122,4 +122,5 @@ class Health:
             bound=self.bound,
             failing=bool(self._failing) or late,
             failures=self._failures,
+            read_until=-math.inf if began is None else began,
         )

@@ -32,6 +32,8 @@ READ_PATIENCE_SECONDS = 5.0
 FIRST_READ_PATIENCE_SECONDS = 60.0
 OPENING_PAUSE_SECONDS = 1.0
 WATCH_SECONDS = 0.25
+SHORTEST_PERIOD = 0.5
+"""From the beginning of a read to that of one that is wanted sooner than its period."""
 CLOSE_PATIENCE_SECONDS = 2.0
 CLEARED_A_ROUND = 100
 
@@ -76,6 +78,7 @@ class DynamoDBStore:
         self._beating: asyncio.Task[None] | None = None
         self._take: Take = _nobody
         self._changed: Callable[[], None] = lambda: None
+        self._wanted = asyncio.Event()
 
     def state(self) -> StoreState:
         """How it is now."""
@@ -109,10 +112,14 @@ class DynamoDBStore:
     async def run(self) -> None:
         """Reads each period, tells that this instance lives, and clears what is over."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._for_ever(self._period, self.refresh))
+            group.create_task(self._refresh_for_ever())
             group.create_task(self._for_ever(self._terms.heartbeat_interval, self._beat_whole))
             group.create_task(self._for_ever(self._period, self.tidy))
             group.create_task(self._watch())
+
+    def read_soon(self) -> None:
+        """The next read begins without waiting for its period."""
+        self._wanted.set()
 
     async def refresh(self) -> None:
         """Reads the table once, and hands over what is new."""
@@ -264,6 +271,31 @@ class DynamoDBStore:
             began = self._clock.monotonic()
             await work()
             await self._sleep(max(began + period - self._clock.monotonic(), 0.0))
+
+    async def _refresh_for_ever(self) -> None:
+        """Each period, and sooner when it is wanted, with a pause between two all the same."""
+        while True:
+            began = self._clock.monotonic()
+            self._wanted.clear()
+            await self.refresh()
+            pause = min(self._period, SHORTEST_PERIOD)
+            await self._sleep(max(began + pause - self._clock.monotonic(), 0.0))
+            left = began + self._period - self._clock.monotonic()
+            if left > 0:
+                await self._wanted_within(left)
+
+    async def _wanted_within(self, seconds: float) -> None:
+        """Until a read is wanted, and no longer than that."""
+        waits = {
+            asyncio.ensure_future(self._sleep(seconds)),
+            asyncio.ensure_future(self._wanted.wait()),
+        }
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.wait(waits)
 
     async def _watch(self) -> None:
         """Time alone can make it unreadable."""
