@@ -13,7 +13,7 @@ from global_discovery.serving.access.bearer import BadToken
 from global_discovery.serving.access.reviews import Reviews, TokenCluster
 from global_discovery.serving.access.tokens import Tokens
 from support.access import AUDIENCE, ISSUER, HandReviewer, a_token
-from support.clock import FakeClock
+from support.clock import EPOCH, FakeClock
 from support.grpc_calls import eventually
 
 HERE = "10.0.0.1"
@@ -132,6 +132,15 @@ async def test_no_token_is_good_beyond_its_own_end(world: World) -> None:
     with pytest.raises(BadToken, match="expired"):
         await world.ask(token)
     assert world.tokens.known == 0
+
+
+async def test_a_token_that_ends_is_not_good_for_the_rest_of_two_minutes(world: World) -> None:
+    token = world.east.accept(a_token(exp=EPOCH + 30))
+    await world.ask(token)
+    world.clock.advance(30)
+    with pytest.raises(BadToken, match="expired"):
+        await world.ask(token)
+    assert len(world.east.asked) == 1
 
 
 async def test_a_bad_token_is_not_reviewed_again_for_a_moment(world: World) -> None:

@@ -335,6 +335,7 @@ def test_every_kustomization_is_rendered_by_a_test_or_is_part_of_one() -> None:
     folders = {str(path.parent.relative_to(DEPLOY)) for path in DEPLOY.rglob("kustomization.yaml")}
     components = {"endpointslices", "karmada-clusters", "relay-about"}
     components |= {"monitoring", "prometheus-operator"}  # tests/monitoring
+    components |= {"access", "relay-access"}  # test_access_components
     components.update(name for names in STORES_AND_TLS for name in names)
     parts = {"base", *(f"components/{name}" for name in components)}
     assert folders == {*FOLDERS, *parts}
