@@ -23,13 +23,13 @@ def attack(target: Target, method: str, data: bytes) -> None:
     assert code in ALLOWED, code
 
 
-@hostile(examples=150, method=METHOD, data=st.data())
+@hostile(examples=80, method=METHOD, data=st.data())
 def test_a_damaged_message_is_refused_or_understood(target: Target, method: str, data: Any) -> None:
     good = data.draw(a_message(request_type(method).DESCRIPTOR)).SerializeToString()
     attack(target, method, data.draw(damaged(good)))
 
 
-@hostile(examples=150, method=METHOD, data=st.data())
+@hostile(examples=80, method=METHOD, data=st.data())
 def test_a_message_with_hostile_values_is_refused_or_understood(
     target: Target, method: str, data: Any
 ) -> None:
@@ -37,7 +37,7 @@ def test_a_message_with_hostile_values_is_refused_or_understood(
     attack(target, method, message.SerializeToString())
 
 
-@hostile(examples=150, method=METHOD, fields=wire_fields())
+@hostile(examples=80, method=METHOD, fields=wire_fields())
 def test_a_message_of_another_structure_is_refused_or_understood(
     target: Target, method: str, fields: bytes
 ) -> None:
