@@ -48,6 +48,8 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "--slow-watcher-secs": (30,),
         "--log-format": (),
         "--log-level": ("info",),
+        "--tracing": (False,),
+        "--tracing": False,
     }
 
 
