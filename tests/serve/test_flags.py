@@ -49,7 +49,6 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "--log-format": (),
         "--log-level": ("info",),
         "--tracing": (False,),
-        "--tracing": False,
     }
 
 
