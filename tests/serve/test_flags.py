@@ -67,6 +67,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "--http-idle-secs": (75,),
         "--log-format": (),
         "--log-level": ("info",),
+        "--tracing": (False,),
     }
 
 
