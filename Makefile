@@ -74,9 +74,9 @@ screenshots: $(READY) ## Make the pictures of docs/images (needs chromium)
 
 .PHONY: lock
 lock: ## Resolve all versions anew (needs uv)
-	uv pip compile pyproject.toml --extra server --extra kubernetes --extra dynamodb --group dev --universal \
+	uv pip compile pyproject.toml --extra server --extra kubernetes --extra dynamodb --extra otel --group dev --universal \
 	  --python-version 3.11 --generate-hashes --no-header --quiet -o requirements.lock
-	uv pip compile pyproject.toml --extra server --extra kubernetes --extra dynamodb --constraints requirements.lock --universal \
+	uv pip compile pyproject.toml --extra server --extra kubernetes --extra dynamodb --extra otel --constraints requirements.lock --universal \
 	  --python-version 3.11 --generate-hashes --no-header --quiet -o requirements-server.lock
 	echo hatchling | uv pip compile - --constraints requirements.lock --universal \
 	  --python-version 3.11 --generate-hashes --no-header --quiet -o requirements-build.lock

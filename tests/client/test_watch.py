@@ -162,9 +162,13 @@ async def test_a_stream_that_ended_well_is_opened_again_at_once_and_is_no_loss()
         assert [(await server.next_call()).request.position for _ in range(2)] == ["", "p1"]
 
 
-async def test_three_idle_intervals_without_a_message_are_a_dead_stream() -> None:
+@pytest.mark.parametrize(("interval", "seconds"), [(4, 12), (2**32 - 1, 75)])
+async def test_three_idle_intervals_without_a_message_are_a_dead_stream(
+    interval: int, seconds: int
+) -> None:
+    """Also where a server claims to be silent for a century."""
     timer = MovedTimer()
-    hello = pb.WatchPoolsResponse(server=pb.ServerInfo(idle_interval_secs=4))
+    hello = pb.WatchPoolsResponse(server=pb.ServerInfo(idle_interval_secs=interval))
     async with scripted_server() as server:
         server.script("WatchPools", [hello, EMPTY, HANG])
         async with watch_pools([server.target], timer=timer) as watch:
@@ -172,8 +176,8 @@ async def test_three_idle_intervals_without_a_message_are_a_dead_stream() -> Non
             waiting = asyncio.create_task(
                 until(watch, lambda state: not state.connection.connected)
             )
-            await timer.slept_for(12)
-            timer.advance(11.9)
+            await timer.slept_for(seconds)
+            timer.advance(seconds - 0.1)
             assert not waiting.done()
             timer.advance(0.2)
             error = (await waiting).connection.last_error

@@ -23,6 +23,7 @@ BLOCKS = [
 ]
 OURS = re.compile(r"global-discovery (dynamodb create-table|[a-z]+)((?: .*|\n +.*)*)")
 VARIABLE = re.compile(r"GLOBAL_DISCOVERY_[A-Z0-9_]*[A-Z0-9]")
+OTHERS_FLAGS = {"--help", "--flag", "--service-account-issuer"}
 NOT_FLAGS = {"GLOBAL_DISCOVERY_PORT"}  # Kubernetes sets it
 INDENTED = re.compile(
     r"\n\n    (?:\$ |(?:\.venv/bin/)?global-discovery |kubectl |curl |make |pip |python |docker )"
@@ -64,7 +65,7 @@ def test_every_flag_of_our_commands_exists(known_flags: dict[str, set[str]]) -> 
 
 
 def test_every_flag_that_a_text_speaks_of_exists(known_flags: dict[str, set[str]]) -> None:
-    known = set().union(*known_flags.values()) | {"--help", "--flag"}
+    known = set().union(*known_flags.values()) | OTHERS_FLAGS
     unknown = [
         (path.name, flag)
         for path in DOCUMENTS
@@ -142,6 +143,14 @@ def test_every_json_block_parses() -> None:
         try:
             json.loads(block.text)
         except ValueError as error:
+            pytest.fail(f"{where}: {error}")
+
+
+def test_every_toml_block_parses() -> None:
+    for where, block in in_language("toml"):
+        try:
+            tomllib.loads(block.text)
+        except tomllib.TOMLDecodeError as error:
             pytest.fail(f"{where}: {error}")
 
 

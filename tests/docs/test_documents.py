@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from global_discovery.domain import errors
 from global_discovery.domain.events import Event
 from global_discovery.domain.explanation import Code
 
@@ -15,6 +16,7 @@ FENCED = re.MULTILINE | re.DOTALL
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 NOT_ABOUT_STATE = {
     "cannot_start",
+    "configured",
     "failed",
     "internal_error",
     "library",
@@ -79,3 +81,11 @@ def test_every_code_of_an_explanation_is_explained_to_operators_and_no_other_one
     assert sorted(name for row in rows for name in re.findall(r"`([A-Z_]+)`", row)) == sorted(
         code.value for code in Code
     )
+
+
+def test_every_error_of_the_http_face_is_explained_and_no_other_reason() -> None:
+    table = (ROOT / "docs/http.md").read_text().partition("## Errors")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| \d+ \| (`.*?) \|", table, re.MULTILINE)
+    explained = {name for row in rows for name in re.findall(r"`([A-Z_]+)`", row)}
+    reasons = {error.reason for error in vars(errors).values() if hasattr(error, "reason")}
+    assert reasons - explained == {"POSITION_GONE", "SLOW_WATCHER"}, "which only gRPC has"

@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "SECURITY.md", *ROOT.glob("docs/**/*.md")])
 COMMANDS = ("sh", "console")
-LANGUAGES = {*COMMANDS, "python", "json", "yaml", "hcl", "promql", "text"}
+LANGUAGES = {*COMMANDS, "python", "json", "yaml", "hcl", "promql", "text", "toml"}
 REASONS = {"needs-cluster", "needs-aws", "needs-root", "needs-container", "takes-minutes"}
 _FENCE = re.compile(r"^```(\S*)(.*)$")
 _COMMENT = re.compile(r"<!-- (run|save): (\S+) -->")

@@ -15,6 +15,7 @@ from global_discovery.serving.core import CoreSettings
 from global_discovery.serving.limits import ServiceLimits
 from global_discovery.serving.service import Service, ServiceSettings, Watching
 from global_discovery.serving.tls.files import TlsPaths
+from global_discovery.serving.tracing.tracer import Tracer
 from global_discovery.storage.memory import MemoryStore
 from global_discovery.storage.store import RegistrationStore
 from global_discovery.view.fanout import DEFAULT_WRITE_SECONDS, STREAM_AGE_SECONDS
@@ -42,6 +43,7 @@ async def a_service(
     limits: ServiceLimits | None = None,
     report: Report = ignore,
     store: RegistrationStore | None = None,
+    tracer: Tracer | None = None,
 ) -> AsyncIterator[Service]:
     """Started, and stopped in order at the end. In memory unless a store is given."""
     settings = ServiceSettings(
@@ -69,6 +71,7 @@ async def a_service(
         token_clusters=token_clusters,
         clock=clock,
         report=report,
+        tracer=tracer,
     )
     await service.start()
     try:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import structlog
 
-from global_discovery import log
+from global_discovery import __version__, log
 from global_discovery.cli.extras import needs
 from global_discovery.cli.flags import Values
 from global_discovery.cli.serve_flags import general
@@ -35,6 +35,7 @@ from global_discovery.serving.core import CoreSettings
 from global_discovery.serving.log import reporter
 from global_discovery.serving.race import race
 from global_discovery.serving.service import Service, ServiceSettings, Watching
+from global_discovery.serving.tracing.tracer import Tracer
 from global_discovery.storage.store import RegistrationStore
 
 STOPPED, FAILED = 0, 1
@@ -65,14 +66,16 @@ def run(values: Values, signals: StopSignals, store: RegistrationStore | None = 
     Raises NotInstalled, having done nothing.
     """
     watching, token_clusters = watching_from(values), token_clusters_from(values)
+    trace = tracer_from(values)
     settings, clock, report = settings_from(values), SystemClock(), reporter()
     store = store or store_from(values, settings.core.terms, clock, report)
     gc.set_threshold(*COLLECTOR_THRESHOLDS)
     _raise_open_files()
     terminal = "console" if sys.stderr and sys.stderr.isatty() else "json"
     log.configure(values.get(general.LOG_FORMAT) or terminal, level=values[general.LOG_LEVEL])
+    structlog.get_logger().info("configured", audit=True, version=__version__, flags=values.shown())
     _warn(values)
-    make = _Make(settings, store, watching, token_clusters)
+    make = _Make(settings, store, watching, token_clusters, trace)
     return asyncio.run(_serve(make, signals))
 
 
@@ -145,6 +148,20 @@ def token_clusters_from(values: Values) -> Callable[[], Sequence[TokenCluster]]:
     return reviewing.clusters_from(values)
 
 
+def tracer_from(values: Values) -> Callable[[str], Tracer] | None:
+    """What makes spans for the instance of an id; None without `--tracing on`.
+
+    Raises NotInstalled.
+    """
+    if not values[general.TRACING]:
+        return None
+    with needs("otel"):
+        from global_discovery.serving.tracing.otel import (  # noqa: PLC0415 - it needs an extra
+            OtelTracer,
+        )
+    return lambda instance_id: OtelTracer(version=__version__, instance_id=instance_id)
+
+
 class _Make(NamedTuple):
     """What a service is made of, once the loop runs."""
 
@@ -152,15 +169,18 @@ class _Make(NamedTuple):
     store: RegistrationStore
     watching: Callable[[Report], Watching] | None
     token_clusters: Callable[[], Sequence[TokenCluster]]
+    trace: Callable[[str], Tracer] | None
 
     def service(self, report: Report) -> Service:
         """Raises OSError, and BadPolicy."""
+        instance_id = self.settings.core.instance_id
         return Service(
             self.settings,
             self.store,
             watching=None if self.watching is None else self.watching(report),
             token_clusters=self.token_clusters(),
             report=report,
+            tracer=None if self.trace is None else self.trace(instance_id),
         )
 
 

@@ -25,6 +25,8 @@ E = TypeVar("E", pool_pb2.Pool, pool_pb2.Router)
 T = TypeVar("T")
 
 CALL_SECONDS = 10.0
+MAX_ENTRIES = 1_000_000
+"""More than any list has. A page that brings nothing is never followed by another one."""
 MAX_RESTARTS = 5
 """How often a list is begun again before that is an error."""
 
@@ -150,3 +152,6 @@ async def _pages(server: str, stub: "PoolDiscoveryServiceAsyncStub", page: _Page
         token = response.next_page_token
         if not token:
             return Listing(tuple(entries), response.position, response.mark)
+        if not more or len(entries) > MAX_ENTRIES:
+            told = "its list does not come to an end"
+            raise CallFailed(server, grpc.StatusCode.INTERNAL, told)

@@ -194,11 +194,16 @@ def granted_lease(body: bytes) -> pb.RegisterPoolResponse:
     lease_id = document.get("lease_id")
     if lease_id is None:
         lease_id = ""
-    if not isinstance(lease_id, str) or _LEASE_ID.fullmatch(lease_id) is None:
+    if not isinstance(lease_id, str) or not is_lease_id(lease_id):
         raise ValueError("the answer's lease_id is no lease id")
     return pb.RegisterPoolResponse(
         lease_duration_secs=lease, heartbeat_interval_secs=interval, lease_id=lease_id
     )
+
+
+def is_lease_id(text: str) -> bool:
+    """Whether a server can have meant this as an id; an empty one stands for none."""
+    return _LEASE_ID.fullmatch(text) is not None
 
 
 def _seconds(document: dict[str, Any], name: str) -> int:

@@ -49,6 +49,8 @@ F = TypeVar("F", bound=Fold[Any, Any])
 DEFAULT_IDLE_SECONDS = 15
 FIRST_MESSAGE_SECONDS = 10.0
 """A server says at once who it is; this long is waited for the connection and that."""
+LONGEST_IDLE_SECONDS = 25
+"""What the protocol allows."""
 DEAD_AFTER_INTERVALS = 3
 DEFAULT_POLL_SECONDS = 5
 LONGEST_POLLING_SECONDS = 300.0
@@ -218,7 +220,8 @@ class Watch(Generic[F]):
                 if message.HasField("server"):
                     info = message.server
                 idle = (info.idle_interval_secs if info else 0) or self._idle_seconds
-                limit = float(DEAD_AFTER_INTERVALS * idle)
+                # A server that promised less could not be told from a dead one.
+                limit = float(DEAD_AFTER_INTERVALS * min(idle, LONGEST_IDLE_SECONDS))
                 if is_url(server):
                     limit = max(limit, longest_silence(idle))
                 update = self._fold.apply(message, now=self._timer.now())

@@ -9,12 +9,14 @@ from typing import Generic, TypeVar
 
 V = TypeVar("V")
 
-MAX_BYTES = 8 * 1024 * 1024
+MAX_BYTES = 24 * 1024 * 1024
+VALUE_BYTES = 512
+"""What is counted for a value and its place, so that very many short keys are bounded too."""
 MAX_KEY_BYTES = 4 * 1024
 
 
 class ByteCache(Generic[V]):
-    """Values by bytes; the keys together have at most `max_bytes`."""
+    """Values by bytes; together they are counted as at most `max_bytes`."""
 
     def __init__(self, *, max_bytes: int = MAX_BYTES, max_key_bytes: int = MAX_KEY_BYTES) -> None:
         """Keys above `max_key_bytes` are not remembered."""
@@ -40,8 +42,9 @@ class ByteCache(Generic[V]):
         """Remembers a value."""
         if len(key) > self._max_key_bytes:
             return
-        self._left -= len(key)
+        size = len(key) + VALUE_BYTES
+        self._left -= size
         if self._left < 0:
             self._old, self._young = self._young, {}
-            self._left = self._room - len(key)
+            self._left = self._room - size
         self._young[key] = value

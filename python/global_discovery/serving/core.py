@@ -214,8 +214,13 @@ class Core:
 
 
 def _mark_reporter(report: Report, view: str) -> Callable[[Mark], None]:
+    before: list[str] | None = None
+
     def changed(mark: Mark) -> None:
+        nonlocal before
         reasons = sorted(reason.value for reason in mark.reasons)
-        report(Event.MARK_CHANGED, view=view, complete=mark.exact, reasons=reasons)
+        fields = {} if before is None else {"reasons_before": before}
+        report(Event.MARK_CHANGED, view=view, complete=mark.exact, reasons=reasons, **fields)
+        before = reasons
 
     return changed

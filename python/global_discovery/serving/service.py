@@ -39,11 +39,13 @@ from global_discovery.serving.rest.server import RestFace
 from global_discovery.serving.tls.files import TlsPaths
 from global_discovery.serving.tls.keeper import TlsKeeper
 from global_discovery.serving.tls.metrics import TlsCollector
+from global_discovery.serving.tracing.tracer import Tracer
 from global_discovery.storage.store import RegistrationStore
 
 TICK_SECONDS = 0.1
 DRAIN_SECONDS = 1.0
 STORE_CLOSE_SECONDS = 5.0
+LAST_SPANS_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class Service:
     Whatever `start` and `run` ended with, `stop` closes what is open.
     """
 
-    def __init__(  # noqa: PLR0913 - what differs between uses, by keyword
+    def __init__(  # noqa: PLR0913 - by keyword, and most have a default
         self,
         settings: ServiceSettings,
         store: RegistrationStore,
@@ -98,6 +100,7 @@ class Service:
         token_clusters: Sequence[TokenCluster] = (),
         clock: Clock | None = None,
         report: Report = ignore,
+        tracer: Tracer | None = None,
     ) -> None:
         """Must be made inside the event loop.
 
@@ -106,7 +109,8 @@ class Service:
         BadPolicy.
         """
         imported = None if watching is None else watching.sources
-        store = MeasuredStore(store)
+        store = MeasuredStore(store, tracer)
+        self._tracer = tracer
         self.core = Core(settings.core, store, imported=imported, clock=clock, report=report)
         self._store = store
         self._report = report
@@ -125,7 +129,7 @@ class Service:
         self.registry.register(AccessCollector(self.guard))
         self.registry.register(TlsCollector(self.tls, self.core.clock.wall))
         self.grpc = GrpcFace(
-            PoolDiscovery(self.core, self.guard, metrics),
+            PoolDiscovery(self.core, self.guard, metrics, tracer),
             settings.grpc_listen,
             None if self.tls is None else self.tls.credentials(),
             settings.core.limits,
@@ -139,6 +143,7 @@ class Service:
             listen=settings.listen,
             health_listen=settings.health_listen,
             tls=self.tls,
+            tracer=tracer,
         )
         self.registry.register(LimitCollector(self.core, self.rest.connections))
         self._watching = watching
@@ -223,6 +228,8 @@ class Service:
         for watchers in (self.core.pool_watchers, self.core.router_watchers):
             watchers.end_all(ShuttingDown())
         await asyncio.gather(self.grpc.stop(DRAIN_SECONDS), self.rest.stop(DRAIN_SECONDS))
+        if self._tracer is not None:
+            await self._tracer.close(LAST_SPANS_SECONDS)
         for task in self._tasks:
             task.cancel()
         if self._tasks:

@@ -41,6 +41,7 @@ FLAGS = FlagTable(
         general.SLOW_WATCHER,
         general.LOG_FORMAT,
         general.LOG_LEVEL,
+        general.TRACING,
         *limits.LIMIT_FLAGS,
         discovery.ROUTER,
         discovery.POOL_RELAY_SUFFIX,

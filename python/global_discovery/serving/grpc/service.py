@@ -36,6 +36,7 @@ from global_discovery.serving.grpc.peer import FACE, Context, GrpcPeer
 from global_discovery.serving.limits import counted
 from global_discovery.serving.log import log_internal_error
 from global_discovery.serving.metrics import CallMetrics
+from global_discovery.serving.tracing.tracer import Tracer
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
 from global_discovery.view.fanout import (
@@ -63,8 +64,14 @@ Handle = Callable[[Any, Visit, Context], Awaitable[R]]
 class PoolDiscovery:
     """The handlers of the service."""
 
-    def __init__(self, core: Core, guard: Guard, metrics: CallMetrics) -> None:
-        """Serves from `core` what `guard` allows."""
+    def __init__(
+        self, core: Core, guard: Guard, metrics: CallMetrics, tracer: Tracer | None = None
+    ) -> None:
+        """Serves from `core` what `guard` allows.
+
+        Unary calls are traced by `tracer`; streams live too long for it.
+        """
+        self._tracer = tracer
         self._core = core
         self._guard = guard
         self._metrics = metrics
@@ -116,10 +123,13 @@ class PoolDiscovery:
         timed: bool = True,
     ) -> Callable[[bytes, Context], Awaitable[Any]]:
         """Wraps a handler: parses its request, turns every error into a status, counts the call."""
+        tracer = self._tracer if timed else None
 
         async def call(data: bytes, context: Context) -> Any:
             started = time.perf_counter()
             code, account = "CANCELLED", ""
+            metadata = () if tracer is None else context.invocation_metadata() or ()
+            span = None if tracer is None else tracer.rpc(method, metadata)
             try:
                 account = counted(self._guard.anybody(GrpcPeer(context)))
                 visit = await self._guard.visit(GrpcPeer(context), method)
@@ -155,6 +165,8 @@ class PoolDiscovery:
             finally:
                 seconds = time.perf_counter() - started if timed else None
                 self._metrics.answered(FACE, method, code, seconds)
+                if span is not None:
+                    span.end(code)
 
         return call
 

@@ -25,16 +25,33 @@ from global_discovery.serving.rest.connection import CallerGone, Connection
 from global_discovery.serving.rest.peer import FACE, RestPeer
 from global_discovery.serving.rest.problem import Problem
 from global_discovery.serving.rest.request_parts import parse_target
-from global_discovery.serving.rest.route import OTHER, Call, Route, Routes
+from global_discovery.serving.rest.route import KEY_PATH, OTHER, Call, Route, Routes
+from global_discovery.serving.tracing.tracer import Tracer
+
+TRACED = frozenset({"/pools", KEY_PATH, "/routers"})
+"""What callers ask of the service itself; not probes, documents and what stays open for long."""
+GONE = "499"
+"""The status of a span whose caller went away."""
 
 
 class Gateway:
     """The gate of one port. See `connection.Gate`."""
 
-    def __init__(self, routes: Routes, metrics: CallMetrics, core: Core, guard: Guard) -> None:
-        """Serves `routes` and nothing else, and names itself by the instance of `core`."""
+    def __init__(
+        self,
+        routes: Routes,
+        metrics: CallMetrics,
+        core: Core,
+        guard: Guard,
+        tracer: Tracer | None = None,
+    ) -> None:
+        """Serves `routes` and nothing else, and names itself by the instance of `core`.
+
+        Of calls on `TRACED` routes the tracer makes spans.
+        """
         self._core = core
         self._guard = guard
+        self._tracer = tracer
         self._routes = routes
         self._metrics = metrics
         self._instance_id = core.settings.instance_id
@@ -45,6 +62,24 @@ class Gateway:
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """See Gate."""
+        if self._tracer is None:
+            return await self._answered(request)
+        return await self._traced(request, self._tracer)
+
+    async def _traced(self, request: web.BaseRequest, tracer: Tracer) -> web.StreamResponse:
+        found = self._routes.find(request.raw_path.partition("?")[0])
+        if found is None or found[0].template not in TRACED:
+            return await self._answered(request)
+        span = tracer.request(request.method, found[0].template, request.headers.items())
+        status = GONE
+        try:
+            response = await self._answered(request)
+            status = str(response.status)
+            return response
+        finally:
+            span.end(status)
+
+    async def _answered(self, request: web.BaseRequest) -> web.StreamResponse:
         started = time.perf_counter()
         call = Call(request, self._guard)
         answer: Answer | Streamed

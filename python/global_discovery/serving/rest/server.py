@@ -22,6 +22,7 @@ from global_discovery.serving.rest.open_connections import OpenConnections
 from global_discovery.serving.rest.probes import ProbeHandlers
 from global_discovery.serving.rest.route import Routes
 from global_discovery.serving.tls.keeper import TlsKeeper
+from global_discovery.serving.tracing.tracer import Tracer
 
 _BACKLOG = 1024
 """Two thousand relays may come back in the same second."""
@@ -42,6 +43,7 @@ class RestFace:
         health_listen: str | None = None,
         limits: Limits | None = None,
         tls: TlsKeeper | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         """Addresses are `host:port`; port 0 is a free one. Opens nothing yet.
 
@@ -62,7 +64,7 @@ class RestFace:
             probes.document_route(),
             *self.page.routes(),
         ]
-        gateway = Gateway(Routes(self.routes), metrics, core, guard)
+        gateway = Gateway(Routes(self.routes), metrics, core, guard, tracer)
         if tls is not None and tls.asks_for_certificates:
             gateway.open_to_all = {route.template for route in probes.routes()}
         self._main = _Port(

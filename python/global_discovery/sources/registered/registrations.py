@@ -32,6 +32,7 @@ from global_discovery.domain.lease import Heartbeat, LeaseTerms, Withdrawal
 from global_discovery.domain.pool import Pool, PoolKey
 from global_discovery.domain.timing_wheel import SLOT_SECONDS
 from global_discovery.sources.registered.admission import RegistrationLimits
+from global_discovery.sources.registered.audit import relay_name
 from global_discovery.sources.registered.explained_shares import explain_shares
 from global_discovery.sources.registered.found_shares import FoundShares
 from global_discovery.sources.registered.lease_states import LeaseState, count_leases
@@ -260,12 +261,15 @@ class Registrations:
             if share is not None:
                 ended += 1
                 self.counters.withdrawals += 1
-                if self._table.end(share, Departure.REMOVED, withdrawn_by=caller):
+                if self._table.end(
+                    share, Departure.REMOVED, withdrawn_by=caller, identity=identity
+                ):
                     self._report(
                         Event.POOL_WITHDRAWN,
                         pool=str(share.key),
                         caller=caller,
                         identity=identity,
+                        relay=relay_name(share.identity),
                     )
         return ended
 
@@ -346,7 +350,8 @@ class Registrations:
                     Event.MASS_LAPSE_BEGAN, registered=registered, overdue_at_least=overdue
                 )
         doubtful = bool(self._reasons(now) & RENEWALS_MAY_BE_MISSED_ELSEWHERE)
-        gone: dict[PoolKey, Departure] = {}
+        gone: dict[PoolKey, tuple[Departure, str]] = {}
+        left = 0
         for share in ending:
             # By when its lease ended, not by when that was seen.
             unlisted = (
@@ -356,16 +361,21 @@ class Registrations:
                 or self._doubts.held_at(share.deadline)
             )
             departure = Departure.UNLISTED if unlisted else Departure.REMOVED
-            if self._table.end(share, departure):
-                gone[share.key] = departure
+            quiet = left >= LAPSES_TOLD_ONE_BY_ONE
+            if self._table.end(share, departure, quiet=quiet):
+                gone[share.key] = departure, relay_name(share.identity)
+            else:
+                left += 1
+        if left > LAPSES_TOLD_ONE_BY_ONE:
+            self._report(Event.SHARES_LAPSED, shares=left)
         self.counters.lapses += len(ending)
         self._tell_gone(gone)
 
-    def _tell_gone(self, gone: dict[PoolKey, Departure]) -> None:
-        for key, departure in islice(gone.items(), LAPSES_TOLD_ONE_BY_ONE):
-            self._report(Event.POOL_LAPSED, pool=str(key), departure=departure.value)
+    def _tell_gone(self, gone: dict[PoolKey, tuple[Departure, str]]) -> None:
+        for key, (departure, relay) in islice(gone.items(), LAPSES_TOLD_ONE_BY_ONE):
+            self._report(Event.POOL_LAPSED, pool=str(key), departure=departure.value, relay=relay)
         if len(gone) > LAPSES_TOLD_ONE_BY_ONE:
-            unlisted = sum(departure is Departure.UNLISTED for departure in gone.values())
+            unlisted = sum(departure is Departure.UNLISTED for departure, _ in gone.values())
             self._report(Event.POOLS_LAPSED, pools=len(gone), unlisted=unlisted)
 
     def _notice_stall(self) -> float:
