@@ -112,6 +112,13 @@ CASES: dict[str, Case] = {
             f'{G}tls_files_total{{{A}, outcome="taken"}}': "0+0x20 1+0x60",
         },
     ),
+    "GlobalDiscoveryPolicyRefused": Case(
+        {f"{G}policy_stale{{{A}}}": "0 1+0x60"}, {f"{G}policy_stale{{{A}}}": "0+0x60"}
+    ),
+    "GlobalDiscoveryTokenReviewsFailing": Case(
+        {f"{G}token_reviews_failing{{{A}}}": "0 1+0x60"},
+        {f"{G}token_reviews_failing{{{A}}}": "0 1 0+0x60"},
+    ),
     "GlobalDiscoveryEstimatedEverywhere": of_two("view_exact", ("0", "0"), ("1", "0")),
     "GlobalDiscoveryEstimated": of_two("view_exact", ("1", "0"), ("1", "1")),
     "GlobalDiscoveryPoolsVanished": Case(

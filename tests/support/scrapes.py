@@ -18,6 +18,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from global_discovery.domain.clock import SystemClock
 from global_discovery.domain.events import ignore
 from global_discovery.domain.lease import LeaseTerms
+from global_discovery.serving.access.reviews import TokenCluster
 from global_discovery.serving.service import Service
 from global_discovery.serving.watching import SlicesWatching, WatchingSettings
 from global_discovery.slices.naming import Naming
@@ -29,6 +30,7 @@ from global_discovery.storage.sqlite.store import SqliteStore
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceStub
 from support import dynamodb_server
+from support.access import AUDIENCE, ISSUER, HandReviewer, in_file
 from support.certificates import a_pair, client_context, in_files
 from support.fake_kube_api import fake_kube_api
 from support.grpc_calls import Stub, eventually, refused
@@ -64,7 +66,10 @@ async def scrapes(folder: Path) -> dict[str, Scrape]:
 
 @contextlib.asynccontextmanager
 async def a_service_in(mode: str, folder: Path) -> AsyncIterator[tuple[Service, trustme.CA | None]]:
-    """`sqlite` with TLS, `mcs` over an API server, `dynamodb` over a table; the CA to trust."""
+    """The service, and the CA to trust.
+
+    `sqlite` with TLS, a policy and tokens, `mcs` over an API server, `dynamodb` over a table.
+    """
     async with contextlib.AsyncExitStack() as stack:
         ca = None
         if mode == "sqlite":
@@ -73,6 +78,9 @@ async def a_service_in(mode: str, folder: Path) -> AsyncIterator[tuple[Service, 
                 store=SqliteStore(folder / "pools.db", SystemClock()),
                 tls=in_files(folder, a_pair(ca), ca.cert_pem.bytes()),
                 health_listen="127.0.0.1:0",
+                policy=in_file(folder),
+                token_audience=AUDIENCE,
+                token_clusters=[TokenCluster("east", ISSUER, HandReviewer())],
             )
         elif mode == "mcs":
             api = await stack.enter_async_context(fake_kube_api())
