@@ -44,7 +44,16 @@ def test_no_label_but_those_with_fixed_values_is_used(scraped: dict[str, Scrape]
     }
     assert labels == {
         *("face", "method", "code", "le"),  # routes and codes, not paths
-        *("reason", "view", "state", "side", "warning", "outcome", "certificate"),  # enumerations
+        *(
+            "reason",
+            "view",
+            "state",
+            "side",
+            "warning",
+            "outcome",
+            "certificate",
+            "limit",
+        ),  # enumerations
         *("operation",),  # of the store's interface and of DynamoDB's
         *("version", "pool_discovery", "registration_storage"),  # one series each
     }
