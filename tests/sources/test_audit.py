@@ -22,16 +22,16 @@ def test_a_pool_s_whole_life_says_who(world: LeaseWorld) -> None:
     world.withdraw(lease_id=second, caller="10.0.0.8")
     pool = str(KEY)
     assert told(world, Event.POOL_REGISTERED) == [
-        {"pool": pool, "caller": "10.0.0.1", "relay": "relay_id r1"}
+        {"pool": pool, "caller": "10.0.0.1", "identity": "", "relay": "relay_id r1"}
     ]
     assert told(world, Event.SHARE_BEGAN) == [
-        {"pool": pool, "caller": "10.0.0.2", "relay": "relay_id r2", "shares": 2}
+        {"pool": pool, "caller": "10.0.0.2", "identity": "", "relay": "relay_id r2", "shares": 2}
     ]
     assert told(world, Event.SHARE_WITHDRAWN) == [
-        {"pool": pool, "caller": "10.0.0.9", "relay": "relay_id r1", "shares": 1}
+        {"pool": pool, "caller": "10.0.0.9", "identity": "", "relay": "relay_id r1", "shares": 1}
     ]
     assert told(world, Event.POOL_WITHDRAWN) == [
-        {"pool": pool, "caller": "10.0.0.8", "relay": "relay_id r2"}
+        {"pool": pool, "caller": "10.0.0.8", "identity": "", "relay": "relay_id r2"}
     ]
 
 
@@ -43,6 +43,7 @@ def test_a_change_is_told_with_the_fields_that_changed(world: LeaseWorld) -> Non
             "pool": str(KEY),
             "relay": "relay_id r1",
             "caller": "10.0.0.1",
+            "identity": "",
             "before": {"model": "m"},
             "after": {"model": "n"},
         }

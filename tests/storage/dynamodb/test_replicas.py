@@ -205,6 +205,35 @@ async def test_a_withdrawn_share_is_not_live_whatever_is_written_to_it_later(wor
     assert KEY not in c.left
 
 
+async def test_a_later_incarnation_that_came_and_went_between_two_reads_takes_the_known_one_along(
+    world: World,
+) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    await world.advance(1.25)
+    assert listed(b) == {KEY: "m"}
+    relay.lease_id = ""
+    assert await world.call(relay.beat(a)), "a successor, which knows no id"
+    assert await world.call(relay.withdraw(a))
+    await world.advance(1.25)
+    assert listed(a) == listed(b) == {}
+    assert b.left[KEY] == [Departure.REMOVED]
+
+
+async def test_a_withdrawal_elsewhere_ends_no_share_that_began_here_after_it(world: World) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    assert await world.call(relay.withdraw(a))
+    assert await world.call(relay.beat(b)), "which has read neither"
+    await world.advance(1.25)
+    assert listed(a) == listed(b) == {KEY: "m"}
+    assert KEY not in b.left
+
+
 async def test_a_tombstone_counts_for_as_long_as_it_is_there(world: World) -> None:
     table = FakeDynamoDB()
     ways = [table.seen_through() for _ in range(2)]
