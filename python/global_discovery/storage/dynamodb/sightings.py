@@ -242,7 +242,8 @@ class Sightings:
                 sighting.wrote = None  # another incarnation took over
         wrote = sighting.wrote
         theirs = renewal.writer != self._writer
-        if wrote is None or (theirs and renewal.number >= wrote.number):
+        taken = theirs and renewal.lease_id not in self.tombstones
+        if wrote is None or (taken and renewal.number >= wrote.number):
             sighting.unsaved = False  # the registrations take what is stored, and so do we
         self.by_lease[renewal.lease_id] = sighting
         sighting.looked_at = looked_at
