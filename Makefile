@@ -33,6 +33,10 @@ test: $(READY) ## Run the tests (under five minutes)
 test-slow: $(READY) ## Run the tests that take minutes (Kubernetes: with KUBEBUILDER_ASSETS)
 	$(BIN)/pytest -q -n 2 -m slow
 
+.PHONY: fuzz
+fuzz: $(READY) ## Try hostile input, ever new, HOSTILE_SECONDS (20) for each of its tests
+	HOSTILE_SECONDS=$${HOSTILE_SECONDS:-20} $(BIN)/pytest -q -n 2 tests/hostile
+
 # What is left out is drawn, or all: SEED=7 SECONDS=40 SCENARIO="memory dynamodb"
 .PHONY: chaos
 chaos: $(READY) ## Break a whole system by a seed, and judge it: SEED=, SECONDS=, SCENARIO=
@@ -40,7 +44,7 @@ chaos: $(READY) ## Break a whole system by a seed, and judge it: SEED=, SECONDS=
 	  $(if $(SCENARIO),--scenario $(SCENARIO))
 
 .PHONY: check
-check: $(READY) ## Check style, types, layers, protocol, stubs and lock
+check: $(READY) ## Check style, types, layers, protocol and what is generated
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -51,7 +55,7 @@ check: $(READY) ## Check style, types, layers, protocol, stubs and lock
 	.ci/check-generated
 
 .PHONY: generate
-generate: $(READY) ## Generate the stubs from protos/
+generate: $(READY) ## Generate stubs and references from protos/ and the OpenAPI document
 	.ci/generate
 
 .PHONY: format
@@ -64,15 +68,19 @@ format: $(READY) ## Format code and protocol
 bench: $(READY) ## Measure, and write docs/performance.md
 	$(BIN)/python bench/run.py
 
+.PHONY: screenshots
+screenshots: $(READY) ## Make the pictures of docs/images (needs chromium)
+	PYTHONPATH=tests $(BIN)/python -m support.screenshots
+
 .PHONY: lock
 lock: ## Resolve all versions anew (needs uv)
-	uv pip compile pyproject.toml --extra server --extra kubernetes --extra dynamodb --group dev --universal \
+	uv pip compile pyproject.toml --extra server --extra kubernetes --extra dynamodb --extra otel --group dev --universal \
 	  --python-version 3.11 --generate-hashes --no-header --quiet -o requirements.lock
-	uv pip compile pyproject.toml --extra server --extra kubernetes --extra dynamodb --constraints requirements.lock --universal \
+	uv pip compile pyproject.toml --extra server --extra kubernetes --extra dynamodb --extra otel --constraints requirements.lock --universal \
 	  --python-version 3.11 --generate-hashes --no-header --quiet -o requirements-server.lock
 	echo hatchling | uv pip compile - --constraints requirements.lock --universal \
 	  --python-version 3.11 --generate-hashes --no-header --quiet -o requirements-build.lock
 
 .PHONY: clean
 clean: ## Remove what the tasks made
-	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .hostile

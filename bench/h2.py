@@ -106,7 +106,11 @@ class Channel(asyncio.Protocol):
             if not future.done():
                 future.set_exception(CallFailed(f"{path} {self._goodbye}"))
 
-        stream = self.open(path, future.set_result)
+        def answered(answer: bytes) -> None:
+            if not future.done():  # else nobody waits for it any more
+                future.set_result(answer)
+
+        stream = self.open(path, answered)
         stream.ended = ended
         stream.send(message, last=True)
         return await future
@@ -132,6 +136,11 @@ class Channel(asyncio.Protocol):
         if self._streams.pop(stream.id, None) is not None:
             self._waiting.pop(stream.id, None)
             self._write(_frame(_RST, 0, stream.id, (8).to_bytes(4, "big")))
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no call can begin any more."""
+        return bool(self._goodbye)
 
     def close(self) -> None:
         """Ends the connection."""
@@ -272,9 +281,11 @@ class Channel(asyncio.Protocol):
         await self._settled
 
 
-async def connect(port: int) -> Channel:
+async def connect(port: int, from_address: str = "127.0.0.1") -> Channel:
     """A channel to a server on loopback, ready for calls."""
     loop = asyncio.get_running_loop()
-    _, channel = await loop.create_connection(Channel, "127.0.0.1", port)
+    _, channel = await loop.create_connection(
+        Channel, "127.0.0.1", port, local_addr=(from_address, 0)
+    )
     await channel.settled()
     return channel

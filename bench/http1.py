@@ -86,10 +86,10 @@ class Connection(asyncio.Protocol):
             self._answer.set_result(Answer(self._status(), self._head, self._length, body))
 
 
-async def connect(port: int) -> Connection:
+async def connect(port: int, from_address: str = "127.0.0.1") -> Connection:
     """A connection to a server on loopback."""
     _, connection = await asyncio.get_running_loop().create_connection(
-        Connection, "127.0.0.1", port
+        Connection, "127.0.0.1", port, local_addr=(from_address, 0)
     )
     return connection
 

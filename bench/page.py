@@ -14,7 +14,8 @@ handlers do nothing (*bare*), and one etcd node where it has the same job. The s
 round by round; a figure is the median of the rounds, a ratio the median of the ratios of paired
 rounds. So a ratio means something on any machine, and the figures only on this one. Differences
 under 10 % are noise. An aim such as `≥ 0.9 bare` is one for the ratio to that side. Tables g, h
-and j compare the service over its three stores in the same way, and i two replicas with each other.
+and j compare the service over its three stores in the same way, i two replicas with each other, and
+k heartbeats with and without an abuser.
 
 The servers are processes of their own, the load is one process beside them, everything is on
 loopback. All sides are asked by the same small clients (`bench/h2.py`, `bench/http1.py`), which
@@ -84,4 +85,11 @@ replica spends on reading, with a fifth of the items renewed each time.""",
     "j": """\
 From the start of the process until it says that it is ready, with a file that has so many pools;
 with `memory` there is nothing to be read, so that its figures are what a start costs by itself.""",
+    "k": """\
+10,000 pools are registered; 200 heartbeats a second of 1,000 relays are measured, half of them over
+each face, without an abuser (*alone*) and beside one, in turn. The abuser (`bench/abuser.py`) is a
+process of its own with an address of its own, does one thing as fast as it is let, from up to 256
+calls or connections at a time, and is nice: what it spends itself is not to be measured, though on
+two cores it is, in part. *CPU* is what the service uses in all. [limits.md](limits.md) tells what
+holds it back.""",
 }

@@ -23,6 +23,7 @@ HEADINGS = {
     "h": "10,000 pools that live, over each store",
     "i": "Two replicas over one table of 10,000 pools",
     "j": "A start with what was stored",
+    "k": "Heartbeats beside an abuser",
 }
 
 
@@ -42,7 +43,15 @@ class Columns:
 SERVERS = Columns(("ours", "bare", "etcd"), (("ours", "bare"), ("ours", "etcd")))
 STORES = Columns(("memory", "sqlite", "dynamodb"), (("sqlite", "memory"), ("dynamodb", "memory")))
 REPLICAS = Columns(("A", "B"), (("B", "A"),))
-COLUMNS = {**dict.fromkeys("abcdef", SERVERS), "g": STORES, "h": STORES, "i": REPLICAS, "j": STORES}
+ABUSE = Columns(("alone", "beside"), (("beside", "alone"),))
+COLUMNS = {
+    **dict.fromkeys("abcdef", SERVERS),
+    "g": STORES,
+    "h": STORES,
+    "i": REPLICAS,
+    "j": STORES,
+    "k": ABUSE,
+}
 
 
 @dataclass(frozen=True)
@@ -79,7 +88,8 @@ class Row:
         verdict = ""
         if self.aim is not None:
             verdict = str(self.aim)
-            ratio = self.ratios.get(("ours", self.aim.against))
+            compared = "beside" if self.aim.against == "alone" else "ours"
+            ratio = self.ratios.get((compared, self.aim.against))
             if ratio is not None:
                 verdict += " - met" if self.aim.met(ratio) else " - MISSED"
         sides = [_number(self.figures.get(side)) for side in columns.sides]

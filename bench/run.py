@@ -1,6 +1,6 @@
 """Measures the service beside a bare server and etcd, and over each of its stores.
 
-`python bench/run.py [--quick]` prints a table. A whole run takes less than six
+`python bench/run.py [--quick]` prints a table. A whole run takes less than ten
 minutes and writes docs/performance.md; a quick one takes less than half of that and
 writes nothing, since its figures are rough.
 """
@@ -13,6 +13,7 @@ import os
 import time
 from pathlib import Path
 
+import jobs_abuse
 import jobs_calls
 import jobs_memory
 import jobs_replicas
@@ -26,7 +27,7 @@ from sides import Bare, Etcd, Ours, fresh
 
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 POOLS = 10_000
-JOBS = "abcdefghij"
+JOBS = "abcdefghijk"
 
 
 async def measure_all(jobs: str, *, etcd_installed: bool, quick: bool) -> list[report.Row]:
@@ -45,6 +46,8 @@ async def measure_all(jobs: str, *, etcd_installed: bool, quick: bool) -> list[r
         rows += _told(await jobs_replicas.replicas(quick=quick))
     if "j" in jobs:
         rows += _told(await jobs_restarts.restarts(quick=quick))
+    if "k" in jobs:
+        rows += _told(await jobs_abuse.abuse(quick=quick))
     return rows
 
 

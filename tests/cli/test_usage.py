@@ -124,6 +124,7 @@ DYNAMODB = "serve --registration-storage=dynamodb --dynamodb-table=pools"
         ("serve --pool-discovery=mcs", "prometheus_client", "server"),
         ("serve --pool-discovery=mcs", "kubernetes_asyncio", "kubernetes"),
         ("serve --pool-discovery=karmada", "msgspec", "kubernetes"),
+        ("serve --token-audience=x", "kubernetes_asyncio", "kubernetes"),
         (DYNAMODB, "aiobotocore", "dynamodb"),
         ("dynamodb create-table --dynamodb-table=pools", "aiobotocore", "dynamodb"),
         ("dynamodb create-table --dynamodb-table=pools", "orjson", "dynamodb"),

@@ -107,3 +107,16 @@ async def test_a_grpc_answer_that_grants_no_lease_is_a_failed_call(
         async with beating(Watched(server.target, timer=MovedTimer())) as beat:
             beat.set(a_registration())
             assert (await beat.until(failing)).lease is None
+
+
+@pytest.mark.parametrize("lease_id", ["x" * 65, "a b", "\u00e9", 'a"'])
+async def test_what_is_no_lease_id_is_refused_over_grpc_too(lease_id: str) -> None:
+    """It would be sent with every renewal, and be refused."""
+    async with scripted_server() as server:
+        server.script("RegisterPool", granted(lease_id=lease_id))
+        async with beating(Watched(server.target, timer=MovedTimer())) as heartbeat:
+            heartbeat.set(a_registration())
+            state = await heartbeat.until(failing)
+    assert state.lease is None
+    assert state.last_error is not None
+    assert "what is no lease id" in str(state.last_error)

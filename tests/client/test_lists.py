@@ -82,3 +82,14 @@ async def test_an_error_of_the_server_names_its_fields() -> None:
         assert error.details.reason == "INVALID_ARGUMENT"
         assert [violation.field for violation in error.details.violations] == ["page_size"]
         assert str(error).startswith(f"{target(service)} refused the call: page_size: ")
+
+
+async def test_a_list_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that brings nothing, or more pools than there can be."""
+    monkeypatch.setattr("global_discovery.client.lists.MAX_ENTRIES", 3)
+    for again in (pb.ListPoolsResponse(next_page_token="t"), page("a", "t")):
+        async with scripted_server() as server:
+            server.script("ListPools", again)
+            with pytest.raises(CallFailed, match="does not come to an end"):
+                await list_pools([server.target])
+            assert server.asked.qsize() <= 4

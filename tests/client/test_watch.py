@@ -8,6 +8,7 @@ import grpc
 import pytest
 
 from global_discovery.client import CallFailed, watch_pools
+from global_discovery.client.errors import ErrorDetails
 from global_discovery.client.watch import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,
@@ -161,9 +162,13 @@ async def test_a_stream_that_ended_well_is_opened_again_at_once_and_is_no_loss()
         assert [(await server.next_call()).request.position for _ in range(2)] == ["", "p1"]
 
 
-async def test_three_idle_intervals_without_a_message_are_a_dead_stream() -> None:
+@pytest.mark.parametrize(("interval", "seconds"), [(4, 12), (2**32 - 1, 75)])
+async def test_three_idle_intervals_without_a_message_are_a_dead_stream(
+    interval: int, seconds: int
+) -> None:
+    """Also where a server claims to be silent for a century."""
     timer = MovedTimer()
-    hello = pb.WatchPoolsResponse(server=pb.ServerInfo(idle_interval_secs=4))
+    hello = pb.WatchPoolsResponse(server=pb.ServerInfo(idle_interval_secs=interval))
     async with scripted_server() as server:
         server.script("WatchPools", [hello, EMPTY, HANG])
         async with watch_pools([server.target], timer=timer) as watch:
@@ -171,8 +176,8 @@ async def test_three_idle_intervals_without_a_message_are_a_dead_stream() -> Non
             waiting = asyncio.create_task(
                 until(watch, lambda state: not state.connection.connected)
             )
-            await timer.slept_for(12)
-            timer.advance(11.9)
+            await timer.slept_for(seconds)
+            timer.advance(seconds - 0.1)
             assert not waiting.done()
             timer.advance(0.2)
             error = (await waiting).connection.last_error
@@ -244,6 +249,17 @@ def test_pauses_double_up_to_a_limit_and_start_over_after_a_message() -> None:
 
 def test_pauses_are_jittered_between_half_and_whole() -> None:
     assert Reconnect(["a"], jitter=lambda: 0.0).ended(INTERNAL, lasted=0) == FIRST_PAUSE_SECONDS / 2
+
+
+def full(seconds: float) -> CallFailed:
+    details = ErrorDetails(reason="LIMIT_REACHED", retry_after=seconds)
+    return CallFailed("a", grpc.StatusCode.RESOURCE_EXHAUSTED, "", details)
+
+
+def test_the_only_server_has_the_time_that_it_asked_for() -> None:
+    assert Reconnect(["a"]).ended(full(7.0), lasted=0) == 7.0
+    assert Reconnect(["a"]).ended(full(1_000.0), lasted=0) == LONGEST_PAUSE_SECONDS
+    assert Reconnect(["a", "b"]).ended(full(7.0), lasted=0) <= FIRST_PAUSE_SECONDS
 
 
 def test_every_failure_goes_on_to_the_next_server() -> None:

@@ -1,6 +1,5 @@
 """The components for stores and TLS fit the program, and every overlay."""
 
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from global_discovery.cli.serve_flags.general import HEALTH_LISTEN, POOL_DISCOVE
 from global_discovery.cli.serve_flags.stores import DYNAMODB_REGION, DYNAMODB_TABLE, SQLITE_PATH
 from global_discovery.cli.serve_flags.tls import TLS_CLIENT_CA, tls_paths
 from support.certificates import a_pair
+from support.documents import block_with
 from support.kube_objects import Object
 from support.manifests import (
     OVERLAYS,
@@ -155,9 +155,7 @@ def test_instances_over_one_table_are_spread_and_go_one_by_one(
 
 
 def test_the_overlay_in_the_document_is_of_many_instances_with_a_role(tmp_path: Path) -> None:
-    document = (ROOT / "docs/deploy.md").read_text()
-    _, _, rest = document.partition("    # kustomization.yaml, more than one instance\n")
-    text = textwrap.dedent(rest.partition("\n\n")[0])
+    text = block_with(ROOT / "docs/deploy.md", "# kustomization.yaml, more than one instance\n")
     text = text.replace("<this repository>", from_there(tmp_path))
     items = rendered(a_kustomization(tmp_path, text))
     (container,) = containers_of(items)

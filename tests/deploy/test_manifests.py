@@ -2,7 +2,6 @@
 
 import os
 import re
-import textwrap
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from global_discovery.cli.serve_flags.general import (
     LISTEN,
     POOL_DISCOVERY,
 )
+from support.documents import block_with
 from support.kube_objects import Object
 from support.manifests import (
     DEPLOY,
@@ -255,9 +255,7 @@ def test_the_image_is_of_this_version(folder: str) -> None:
 
 
 def test_the_overlay_of_one_s_own_in_the_document_works(tmp_path: Path) -> None:
-    document = (ROOT / "docs/deploy.md").read_text()
-    _, _, rest = document.partition("    # kustomization.yaml\n")
-    text = textwrap.dedent(rest.partition("\n\n")[0])
+    text = block_with(ROOT / "docs/deploy.md", "# kustomization.yaml\n")
     text = text.replace("<this repository>", from_there(tmp_path))
     items = rendered(a_kustomization(tmp_path, text.replace("<your registry>", "example")))
     (container,) = containers_of(items)
@@ -336,6 +334,8 @@ def test_the_relay_s_services_are_named_as_the_service_looks_for_them() -> None:
 def test_every_kustomization_is_rendered_by_a_test_or_is_part_of_one() -> None:
     folders = {str(path.parent.relative_to(DEPLOY)) for path in DEPLOY.rglob("kustomization.yaml")}
     components = {"endpointslices", "karmada-clusters", "relay-about"}
+    components |= {"monitoring", "prometheus-operator"}  # tests/monitoring
+    components |= {"access", "relay-access"}  # test_access_components
     components.update(name for names in STORES_AND_TLS for name in names)
     parts = {"base", *(f"components/{name}" for name in components)}
     assert folders == {*FOLDERS, *parts}

@@ -1,31 +1,29 @@
 """What the documents say is so."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry
 
+from global_discovery.domain import errors
 from global_discovery.domain.events import Event
 from global_discovery.domain.explanation import Code
-from global_discovery.serving.watching import SlicesWatching, WatchingSettings
-from global_discovery.slices.naming import Naming
-from global_discovery.slices.recognise import Discovery
-from support.running import a_service
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "SECURITY.md", *ROOT.glob("docs/**/*.md")])
 OPERATING = (ROOT / "docs/operating.md").read_text()
+FENCED = re.MULTILINE | re.DOTALL
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 NOT_ABOUT_STATE = {
     "cannot_start",
+    "configured",
     "failed",
     "internal_error",
     "library",
     "log_lines_lost",
     "stopped",
+    "nobody_can_register",
+    "tokens_in_plain_text",
     "unprotected",
 }
 
@@ -36,6 +34,25 @@ def test_every_link_of_a_document_leads_somewhere(document: Path) -> None:
         link for link in LINK.findall(document.read_text()) if not (document.parent / link).exists()
     ]
     assert not missing
+
+
+def test_every_place_within_a_document_that_a_link_names_is_there() -> None:
+    missing = []
+    for document in DOCUMENTS:
+        for path, place in re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", document.read_text()):
+            target = (document.parent / path).resolve() if path else document
+            if place not in places_of(target.read_text()):
+                missing.append((document.name, f"{path}#{place}"))
+    assert not missing
+
+
+def places_of(text: str) -> set[str]:
+    """The names that headings get on GitHub."""
+    headings = re.findall(
+        r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", text, flags=FENCED), re.MULTILINE
+    )
+    plain = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading.lower()) for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain}
 
 
 def test_every_document_can_be_reached_from_the_readme() -> None:
@@ -66,34 +83,9 @@ def test_every_code_of_an_explanation_is_explained_to_operators_and_no_other_one
     )
 
 
-async def test_every_metric_is_explained_to_operators_and_no_other_one() -> None:
-    table = OPERATING.partition("## Metrics")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
-    explained = {name for row in rows for name in re.findall(r"`([a-z_]+)`", row)}
-    watching = SlicesWatching(WatchingSettings(Discovery.MCS, Naming(), kubeconfig="/none"))
-    async with a_service(watching=watching, pool_discovery="mcs") as service:
-        registry: CollectorRegistry = service.registry
-        served = {
-            family.name.removeprefix("global_discovery_")
-            + ("_total" if family.type == "counter" else "")
-            for family in registry.collect()
-        }
-    assert served == explained
-
-
-def test_the_demo_tells_its_whole_story() -> None:
-    demo = subprocess.run(
-        [sys.executable, str(ROOT / "examples/demo.py"), "--once"],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert demo.returncode == 0, demo.stderr
-    for text in (
-        "router | changed   eu-1/llm/qwen",
-        "router | changed   us-1/llm/llama",
-        "router | removed   us-1/llm/llama",
-        "relay | withdrew eu-1/llm/qwen",
-    ):
-        assert text in demo.stdout
+def test_every_error_of_the_http_face_is_explained_and_no_other_reason() -> None:
+    table = (ROOT / "docs/http.md").read_text().partition("## Errors")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| \d+ \| (`.*?) \|", table, re.MULTILINE)
+    explained = {name for row in rows for name in re.findall(r"`([A-Z_]+)`", row)}
+    reasons = {error.reason for error in vars(errors).values() if hasattr(error, "reason")}
+    assert reasons - explained == {"POSITION_GONE", "SLOW_WATCHER"}, "which only gRPC has"

@@ -5,10 +5,12 @@ from collections.abc import AsyncIterator, Iterator
 
 import grpc
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from global_discovery.serving.service import Service
+from global_discovery.serving.tracing.otel import OtelTracer
 from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceStub
 from support.clock import FakeClock
 from support.grpc_calls import Stub
@@ -48,10 +50,16 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-@pytest.fixture
-async def service(clock: FakeClock) -> AsyncIterator[Service]:
-    """On a clock that stands still, so that nothing lapses while a machine is slow."""
-    async with a_service(clock=clock) as running:
+@pytest.fixture(params=["plain", "traced"])
+async def service(clock: FakeClock, request: pytest.FixtureRequest) -> AsyncIterator[Service]:
+    """On a clock that stands still, so that nothing lapses while a machine is slow.
+
+    Every call must be answered just the same when it is traced.
+    """
+    tracer = None
+    if request.param == "traced":
+        tracer = OtelTracer(version="1", instance_id="i", exporter=InMemorySpanExporter())
+    async with a_service(clock=clock, tracer=tracer) as running:
         yield running
 
 

@@ -13,8 +13,9 @@ from prometheus_client import CollectorRegistry
 
 from global_discovery.domain.errors import ShuttingDown
 from global_discovery.domain.pool import PoolKey
-from global_discovery.serving.caller import Callers
+from global_discovery.serving.access.guard import Guard
 from global_discovery.serving.grpc import errors
+from global_discovery.serving.grpc.peer import GrpcPeer
 from global_discovery.serving.grpc.service import PoolDiscovery
 from global_discovery.serving.metrics import CallMetrics
 from global_discovery.serving.service import Service
@@ -280,14 +281,18 @@ class TestSlowWatchers:
             def __init__(self) -> None:
                 self.waits = asyncio.Event()
 
+            def peer(self) -> str:
+                return "ipv4:127.0.0.1:1"
+
             async def write(self, _: bytes) -> None:
                 self.waits.set()
                 await asyncio.Event().wait()
 
         context, metrics = Full(), CallMetrics(CollectorRegistry())
-        handlers = PoolDiscovery(service.core, Callers(), metrics)
+        handlers = PoolDiscovery(service.core, Guard(), metrics)
+        visit = await Guard().visit(GrpcPeer(context), "WatchPools")  # type: ignore[arg-type]
         task = asyncio.create_task(
-            handlers._watch_pools(pb.WatchPoolsRequest(), context)  # type: ignore[arg-type]
+            handlers._watch_pools(pb.WatchPoolsRequest(), visit, context)  # type: ignore[arg-type]
         )
         await context.waits.wait()
         service.core.pool_watchers.end_all(ShuttingDown())

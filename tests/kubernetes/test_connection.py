@@ -18,7 +18,7 @@ from global_discovery.kubernetes.credentials import (
     find_credentials,
 )
 from global_discovery.kubernetes.failures import CallFailed, Failure
-from support.fake_kube_api import Hang, fake_kube_api, forbidden, unauthorized
+from support.fake_kube_api import Answer, Hang, fake_kube_api, forbidden, unauthorized
 from support.kube_reading import Reading, a_slice, reading
 from support.timer import MovedTimer
 
@@ -335,6 +335,22 @@ async def test_a_server_that_is_not_there_is_unreachable(tmp_path: Path) -> None
         await get(connection)
     assert failed.value.failure is Failure.UNREACHABLE
     await connection.close()
+
+
+async def test_a_redirect_is_a_refusal_and_shows_the_token_to_nobody(tmp_path: Path) -> None:
+    async with fake_kube_api() as api, fake_kube_api() as elsewhere:
+        for place in (elsewhere.url, api.url):
+            api.fail_next(Answer(307, headers={"Location": f"{place}{SLICES}"}))
+        credentials = Kubeconfig(str(api.kubeconfig(tmp_path, token="secret")))
+        connection = ApiConnection(credentials, timer=MovedTimer())
+        for _ in range(2):
+            with pytest.raises(CallFailed) as failed:
+                await get(connection)
+            assert failed.value.failure is Failure.REFUSED
+            assert failed.value.status == 307
+        assert len(api.asked) == 2
+        assert elsewhere.asked == []
+        await connection.close()
 
 
 async def test_a_call_that_is_cancelled_leaves_nothing_open(tmp_path: Path) -> None:

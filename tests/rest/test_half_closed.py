@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from global_discovery.serving.rest import list_body
+from global_discovery.serving.rest import representation
 from global_discovery.serving.rest.connection import Limits
 from support.gated_store import GatedStore
 from support.rest import Reply, RestUnderTest, a_body, a_rest_face, parse_replies
@@ -91,7 +91,7 @@ async def test_a_request_behind_a_declined_upgrade_is_answered_too() -> None:
 async def test_a_list_that_is_compressed_in_a_thread_arrives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(list_body, "MAX_INLINE_BYTES", 0)
+    monkeypatch.setattr(representation, "MAX_INLINE_BYTES", 0)
     async with a_rest_face(limits=PATIENT) as rest:
         await rest.post(a_body(frontends=[f"http://h{n}.example" for n in range(1000)]))
         await rest.session.close()

@@ -201,7 +201,6 @@ async def test_an_unknown_path_is_not_found_whatever_the_method(
 @pytest.mark.parametrize(
     "path",
     [
-        "/",
         "//pools",
         "/pools/",
         "/pools%2F",
@@ -286,11 +285,16 @@ async def test_a_target_in_absolute_form_is_its_path(rest: RestUnderTest) -> Non
 NO_HTTP = {
     "an unknown method": b"BREW /pools HTTP/1.1\r\nHost: a\r\n\r\n",
     "a lower-case method": b"get /pools HTTP/1.1\r\nHost: a\r\n\r\n",
+    "an older version behind a declined tunnel": (
+        b"CONNECT /pools HTTP/1.1\r\nHost: a\r\n\r\nGET /pools HTTP/0.9\r\nHost: a\r\n\r\n"
+    ),
     "no Host": b"GET /pools HTTP/1.1\r\n\r\n",
     "two Hosts": b"GET /pools HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
     "a TLS hello": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     "an HTTP/2 preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "an unknown version": b"GET /pools HTTP/7.3\r\nHost: a\r\n\r\n",
+    "an older version": b"GET /pools HTTP/0.9\r\nHost: a\r\n\r\n",
+    "a newer version": JSON_POST.replace(b"1.1", b"2.0") + b"Content-Length: 2\r\n\r\n{}",
     "a space in a header name": b"GET /pools HTTP/1.1\r\nHo st: a\r\n\r\n",
     "a header without a colon": b"GET /pools HTTP/1.1\r\nHost a\r\n\r\n",
     "a folded header": b"GET /pools HTTP/1.1\r\nHost: a\r\n b\r\nX : y\r\n\r\n",
@@ -316,7 +320,7 @@ async def test_what_is_no_http_is_told_so_and_leaves_no_trace_in_the_log(
     rest: RestUnderTest, caplog: pytest.LogCaptureFixture, what: str
 ) -> None:
     caplog.set_level(logging.INFO)
-    [reply] = await rest.send(NO_HTTP[what])
+    *_, reply = await rest.send(NO_HTTP[what])
     assert reply.status == 400
     assert reply.headers["content-type"] == "application/problem+json"
     assert reply.json["code"] == "MALFORMED_REQUEST"

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from global_discovery.domain.pool import Router
-from global_discovery.serving.rest import list_body
+from global_discovery.serving.rest import list_body, representation
 from support.rest import Reply, RestUnderTest, a_body, a_rest_face
 
 FULL = a_body(
@@ -265,13 +265,13 @@ async def test_a_large_list_is_compressed_once_for_all_and_beside_the_loop(
     rest: RestUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[threading.Thread] = []
-    compress = list_body._gzipped
+    compress = representation._gzipped
 
     def counted(body: bytes) -> bytes:
         threads.append(threading.current_thread())
         return compress(body)
 
-    monkeypatch.setattr(list_body, "_gzipped", counted)
+    monkeypatch.setattr(representation, "_gzipped", counted)
     await fill(rest, 200)
     replies = await asyncio.gather(*(gzipped(rest, accept_encoding="gzip") for _ in range(10)))
     assert len({reply.body for reply in replies}) == 1

@@ -1,6 +1,7 @@
 """Alive, ready, healthy, and the figures: what probes and scrapers are told when."""
 
 import asyncio
+import gzip
 import random
 import string
 
@@ -122,6 +123,46 @@ async def test_metrics_are_given_whatever_is_accepted(rest: RestUnderTest, accep
     reply = await rest.call("GET", "/metrics", headers={"accept": accept})
     assert reply.status == 200
     assert "zz" not in reply.headers["content-type"]
+
+
+OPENMETRICS = "application/openmetrics-text"
+
+
+@pytest.mark.parametrize(
+    ("accept", "modern"),
+    [
+        ("*/*", False),
+        ("application/*", False),
+        ("text/plain", False),
+        (OPENMETRICS, True),
+        (f"{OPENMETRICS};version=1.0.0, text/plain;q=0.5", True),
+        (f"{OPENMETRICS};version=1.0.0;q=0.5, text/plain;version=0.0.4;q=0.5", True),
+        (f"{OPENMETRICS};version=1.0.0;q=0.3, text/plain;version=0.0.4;q=0.5", False),
+        (f"{OPENMETRICS};q=0", False),
+        (f"{OPENMETRICS};version=0.0.1", False),
+        (f"{OPENMETRICS};version=2.0.0, {OPENMETRICS};version=1.0.0;q=0.1", True),
+    ],
+)
+async def test_the_format_is_the_most_welcome_one(
+    rest: RestUnderTest,
+    accept: str,
+    modern: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    reply = await rest.call("GET", "/metrics", headers={"accept": accept})
+    wanted = f"{OPENMETRICS}; version=1.0.0" if modern else "text/plain; version=0.0.4"
+    assert reply.headers["content-type"].startswith(wanted)
+    assert reply.body.endswith(b"# EOF\n") == modern
+    assert reply.headers["vary"] == "Accept, Accept-Encoding"
+
+
+async def test_metrics_are_compressed_for_who_takes_that(rest: RestUnderTest) -> None:
+    zipped = await rest.call("GET", "/metrics", headers={"accept-encoding": "gzip"})
+    assert zipped.headers["content-encoding"] == "gzip"
+    assert b"global_discovery_pools 0.0" in gzip.decompress(zipped.body)
+    plain = await rest.call("GET", "/metrics", headers={"accept-encoding": "gzip;q=0"})
+    assert "content-encoding" not in plain.headers
+    head = await rest.call("HEAD", "/metrics")
+    assert (head.status, head.body) == (200, b"")
 
 
 def series(registry: CollectorRegistry) -> set[tuple[str, tuple[tuple[str, str], ...]]]:

@@ -1,10 +1,13 @@
 """What a shared store tells of shares that other instances hear."""
 
+from functools import partial
+
 import pytest
 
 from global_discovery.domain.change import Departure
 from global_discovery.domain.completeness import Reason
 from global_discovery.domain.errors import LeaseWithdrawn
+from global_discovery.domain.events import Event
 from global_discovery.storage.store import StoreState
 from support.lease_world import KEY, LeaseWorld, a_seen_share, keys
 
@@ -72,6 +75,20 @@ def test_a_reading_never_shortens_a_lease(replica: LeaseWorld) -> None:
     replica.take(a_seen_share(lease, remaining=1.0), a_seen_share(lease, remaining=1.0))
     replica.run(14)
     assert replica.listed()
+
+
+def test_relays_at_different_instances_that_stay_with_what_they_say_are_warned_about(
+    replica: LeaseWorld,
+) -> None:
+    theirs = partial(a_seen_share, "s2", relay_id="r2", model="b", renewed=True)
+    replica.register(relay_id="r1", model="a")
+    replica.take(theirs())
+    assert replica.count(Event.RELAYS_DISAGREE) == 0
+    replica.run(5)
+    replica.take(theirs())
+    assert replica.count(Event.RELAYS_DISAGREE) == 0
+    replica.register(relay_id="r1", model="a")
+    assert replica.count(Event.RELAYS_DISAGREE) == 1
 
 
 def test_an_older_reading_does_not_bring_back_an_older_length(replica: LeaseWorld) -> None:

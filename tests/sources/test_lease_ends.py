@@ -5,6 +5,7 @@ import pytest
 from global_discovery.domain.change import Departure
 from global_discovery.domain.events import Event
 from global_discovery.sources.registered import registrations as registrations_module
+from global_discovery.sources.registered.admission import RegistrationLimits
 from global_discovery.sources.registered.registrations import LAPSES_TOLD_ONE_BY_ONE, LEASES_A_TICK
 from global_discovery.sources.registered.shares import Share
 from support.lease_world import KEY, LeaseWorld, keys
@@ -120,8 +121,8 @@ def test_the_times_for_people_say_when_it_entered_and_when_it_changed(world: Lea
 
 
 def test_leases_that_end_together_are_worked_off_in_bounded_portions() -> None:
-    world = LeaseWorld()
     count = 100_000
+    world = LeaseWorld(limits=RegistrationLimits(new_shares_per_second=count))
     for key in keys(count):
         world.register(key)
     for _ in range(3):

@@ -110,20 +110,51 @@ def test_relays_that_disagree_do_not_alternate_and_warn_once(world: LeaseWorld) 
     assert world.count(Event.RELAYS_DISAGREE) == 1
 
 
+def repeat(world: LeaseWorld, **models: str) -> None:
+    """Each relay says once more, a second later, what it said."""
+    world.run(1)
+    for relay_id, model in models.items():
+        world.register(relay_id=relay_id, model=model)
+
+
 def test_a_third_relay_that_disagrees_too_is_no_further_warning(world: LeaseWorld) -> None:
-    for number in range(3):
-        world.register(relay_id=f"r{number}", model=f"m{number}")
-    world.register(relay_id="r0", model="m9")
+    for _ in range(2):
+        repeat(world, r0="m0", r1="m1")
+    assert world.count(Event.RELAYS_DISAGREE) == 1
+    for _ in range(2):
+        repeat(world, r0="m9", r1="m1", r2="m2")
     assert world.count(Event.RELAYS_DISAGREE) == 1
 
 
 def test_relays_that_agreed_in_between_are_warned_about_again(world: LeaseWorld) -> None:
-    world.register(relay_id="r1", model="a")
-    world.register(relay_id="r2", model="b")
-    world.register(relay_id="r2", model="a")
+    for _ in range(2):
+        repeat(world, r1="a", r2="b")
     assert world.count(Event.RELAYS_DISAGREE) == 1
-    world.register(relay_id="r2", model="b")
+    repeat(world, r1="a", r2="a")
+    for _ in range(2):
+        repeat(world, r1="a", r2="b")
     assert world.count(Event.RELAYS_DISAGREE) == 2
+
+
+def test_relays_that_follow_a_change_one_after_the_other_do_not_disagree(
+    world: LeaseWorld,
+) -> None:
+    repeat(world, r1="a", r2="a")
+    repeat(world, r1="b", r2="a")
+    repeat(world, r2="a")
+    repeat(world, r2="b")
+    repeat(world, r1="b", r2="b")
+    assert world.count(Event.RELAYS_DISAGREE) == 0
+
+
+def test_a_relay_that_is_gone_is_not_waited_for(world: LeaseWorld) -> None:
+    repeat(world, r1="a", r2="b", r3="c")
+    repeat(world, r1="a", r2="b")
+    assert world.count(Event.RELAYS_DISAGREE) == 0
+    world.run(14)
+    for _ in range(2):
+        repeat(world, r1="a", r2="b")
+    assert world.count(Event.RELAYS_DISAGREE) == 1
 
 
 def test_when_the_listed_share_ends_the_content_that_changed_before_it_counts(

@@ -56,7 +56,9 @@ class RefPool:
     registered_time: float
     last_renewal: float = 0.0
     shares: list[RefShare] = field(default_factory=list)
-    disagreeing: bool = False
+    changed: float = 0.0
+    """When a share last said something new."""
+    disagreement_told: bool = False
 
 
 class LeaseReference:
@@ -105,7 +107,6 @@ class LeaseReference:
             share.lease_id, share.sequence = f"id-{self.ids}", 0
         share.sequence = call.sequence or share.sequence
         self.renewed(share, now)
-        self.warn_if_disagreeing(key)
         return share.lease_id
 
     def renew(self, lease_ids: list[str]) -> list[str]:
@@ -257,6 +258,7 @@ class LeaseReference:
             number=self.next_number(key),
         )
         self.pools.setdefault(key, RefPool(self.clock.wall())).shares.append(share)
+        self.pools[key].changed = self.clock.monotonic()
         return share
 
     def next_number(self, key: PoolKey) -> int:
@@ -276,6 +278,7 @@ class LeaseReference:
         if content != share.content:
             share.number = self.next_number(share.key)
             share.content = content
+            self.pools[share.key].changed = now
 
     def renewed(self, share: RefShare, now: float) -> None:
         share.renewed = self.pools[share.key].last_renewal = now
@@ -283,13 +286,17 @@ class LeaseReference:
         for deafness in [*self.stalls, *([self.start] if self.start else [])]:
             if deafness.first_call is None:
                 deafness.first_call = now
+        self.warn_if_disagreeing(share.key)
 
     def warn_if_disagreeing(self, key: PoolKey) -> None:
         pool = self.pools[key]
-        disagreeing = len({share.content for share in pool.shares}) > 1
-        if disagreeing and not pool.disagreeing:
-            self.warnings["disagree"] += 1
-        pool.disagreeing = disagreeing
+        if len({share.content for share in pool.shares}) == 1:
+            pool.disagreement_told = False
+        elif not pool.disagreement_told:
+            repeated = [share.renewed > pool.changed for share in pool.shares]
+            if all(repeated):
+                pool.disagreement_told = True
+                self.warnings["disagree"] += 1
 
     def end(self, share: RefShare, departure: str) -> None:
         pool = self.pools[share.key]

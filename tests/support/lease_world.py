@@ -7,6 +7,7 @@ from global_discovery.domain.change import Departure
 from global_discovery.domain.events import Event
 from global_discovery.domain.lease import Heartbeat, LeaseTerms, Withdrawal
 from global_discovery.domain.pool import Content, Location, Pool, PoolKey, Registration
+from global_discovery.sources.registered.admission import RegistrationLimits
 from global_discovery.sources.registered.registrations import Registrations
 from global_discovery.storage.store import Reading, SeenShare, StoredShare, StoreState
 from support.clock import FakeClock
@@ -62,6 +63,7 @@ class LeaseWorld:
         clock: FakeClock | None = None,
         first_id: int = 1,
         state: Callable[[], StoreState] | None = None,
+        limits: RegistrationLimits | None = None,
     ) -> None:
         self.clock = clock or FakeClock()
         self.store = StoreState()
@@ -77,6 +79,7 @@ class LeaseWorld:
             lease_id=lambda: f"id-{next(ids)}",
             store=state or (lambda: self.store),
             shared=shared,
+            limits=limits,
         )
         self.registrations.on_change(self._wake)
         self.fold: dict[PoolKey, Pool] = {}

@@ -2,6 +2,7 @@
 
 from global_discovery.domain.lease import Heartbeat, Withdrawal
 from global_discovery.domain.pool import Content, Location, Registration
+from global_discovery.sources.registered.admission import RegistrationLimits
 from global_discovery.sources.registered.registrar import Registrar
 from support.failing_store import FailingStore
 from support.lease_world import KEY, LeaseWorld
@@ -10,8 +11,8 @@ from support.lease_world import KEY, LeaseWorld
 class RegistrarWorld:
     """Not open yet. `shared`: other instances could write the store too."""
 
-    def __init__(self, *, shared: bool = False) -> None:
-        self.world = LeaseWorld(ready=False, shared=shared)
+    def __init__(self, *, shared: bool = False, limits: RegistrationLimits | None = None) -> None:
+        self.world = LeaseWorld(ready=False, shared=shared, limits=limits)
         self.store = FailingStore()
         self.store.shared = shared
         self.registrar = Registrar(

@@ -15,7 +15,9 @@ import aiohttp
 from prometheus_client import CollectorRegistry
 from yarl import URL
 
+from global_discovery.domain.access import ALL_RIGHTS, Rights
 from global_discovery.domain.pool import Router
+from global_discovery.serving.access.guard import Guard
 from global_discovery.serving.caller import Callers, Network
 from global_discovery.serving.core import Core, CoreSettings
 from global_discovery.serving.metrics import CallMetrics, CoreCollector, LoopLag
@@ -53,6 +55,7 @@ def parse_replies(data: bytes, *, to_head: bool = False) -> list[Reply]:
     while data:
         head, _, data = data.partition(b"\r\n\r\n")
         status_line, *lines = head.decode().split("\r\n")
+        assert status_line.startswith(("HTTP/1.1 ", "HTTP/1.0 "))
         pairs = (line.split(": ", 1) for line in lines)
         headers = {name.lower(): value for name, value in pairs}
         length = 0 if to_head else int(headers.get("content-length", "0"))
@@ -134,6 +137,7 @@ async def a_rest_face(
     listen: str = "127.0.0.1:0",
     health_listen: str | None = None,
     opened: bool = True,
+    anonymous: Rights = ALL_RIGHTS,
 ) -> AsyncIterator[RestUnderTest]:
     """Started; takes calls unless `opened` is false."""
     clock = FakeClock()
@@ -141,9 +145,10 @@ async def a_rest_face(
     registry = CollectorRegistry()
     registry.register(CoreCollector(core, LoopLag()))
     readiness = Readiness(core)
+    guard = Guard(Callers(trusted), anonymous=anonymous)
     face = RestFace(
         core,
-        Callers(trusted),
+        guard,
         CallMetrics(registry),
         registry,
         readiness,

@@ -207,8 +207,8 @@ async def test_a_handshake_that_stands_still_is_ended(
 
 
 class _HastyLimits(Limits):
-    def __init__(self) -> None:
-        super().__init__(handshake_seconds=0.05)
+    def __init__(self, **others: float) -> None:
+        super().__init__(handshake_seconds=0.05, **others)
 
 
 @pytest.mark.parametrize(

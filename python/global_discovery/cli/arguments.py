@@ -8,13 +8,14 @@ from pathlib import Path
 from global_discovery.cli.text import safe
 from global_discovery.cli.values import address
 from global_discovery.client.fold import PoolKey
-from global_discovery.client.tls import ClientTls, TlsSettings
+from global_discovery.client.tls import ClientTls, TlsSettings, TokenFile
 from global_discovery.pem import BadTlsFile
 
 CA_VARIABLE = "GLOBAL_DISCOVERY_CA_PATH"
 CERT_VARIABLE = "GLOBAL_DISCOVERY_CLIENT_CERT_PATH"
 KEY_VARIABLE = "GLOBAL_DISCOVERY_CLIENT_KEY_PATH"
 NAME_VARIABLE = "GLOBAL_DISCOVERY_TLS_SERVER_NAME"
+BEARER_VARIABLE = "GLOBAL_DISCOVERY_TOKEN_PATH"
 DEFAULT_SERVER = "127.0.0.1:50051"
 SERVER_VARIABLE = "GLOBAL_DISCOVERY_SERVER"
 _COUNT = re.compile(r"[0-9]{1,9}")
@@ -52,6 +53,7 @@ def add_tls(group: "argparse._ArgumentGroup") -> None:
             NAME_VARIABLE,
             "the name in the servers' certificates, where they are called by another one",
         ),
+        ("--token-path", "PATH", BEARER_VARIABLE, "the file of the token to show with each call"),
     ):
         group.add_argument(
             name, metavar=metavar, type=nonempty_text, help=f"{what} [environment: {variable}]"
@@ -64,7 +66,8 @@ def tls_of(args: argparse.Namespace) -> TlsSettings | None:
     cert = _set(args.client_cert_path, CERT_VARIABLE)
     key = _set(args.client_key_path, KEY_VARIABLE)
     name = _set(args.tls_server_name, NAME_VARIABLE)
-    if not (args.tls or ca or cert or key or name):
+    token = _set(args.token_path, BEARER_VARIABLE)
+    if not (args.tls or ca or cert or key or name or token):
         return None
     for given, flag, missing, other in (
         (cert, "--client-cert-path", key, "--client-key-path"),
@@ -72,11 +75,18 @@ def tls_of(args: argparse.Namespace) -> TlsSettings | None:
     ):
         if given and not missing:
             raise Misused(f"{flag} needs {other}")
-    settings = TlsSettings(ca, cert, key, name or "")
+    settings = TlsSettings(ca, cert, key, name or "", token)
     try:
         ClientTls(settings).credentials()
+        if token:
+            TokenFile(Path(token)).read()
     except BadTlsFile as bad:
-        given_paths = ((ca, "--ca-path"), (cert, "--client-cert-path"), (key, "--client-key-path"))
+        given_paths = (
+            (ca, "--ca-path"),
+            (cert, "--client-cert-path"),
+            (key, "--client-key-path"),
+            (token, "--token-path"),
+        )
         flag = next(flag for path, flag in given_paths if path and Path(path) == bad.path)
         raise Misused(f"{flag} {shown(str(bad.path))}: {bad.problem}") from None
     return settings

@@ -85,7 +85,7 @@ def _registration(side: explained_pb.RegistrationSide) -> Iterator[str]:
             renewed = f"renewed {seconds_text(_finite(share.since_renewal_secs))} ago"
         granted = number(_finite(share.granted_secs))
         lease = f"{seconds_text(_finite(share.remaining_secs))} of {granted} s left"
-        extended = f", extended {share.extensions} times" if share.extensions else ""
+        extended = f", extended {count(share.extensions, 'time')}" if share.extensions else ""
         decides = ", decides" if share.decides else ""
         content = f"content {share.content_number} ({share.model}{decides})"
         yield f"  {_holder(share.holder)}: {renewed}, {lease}{extended}, {content}"

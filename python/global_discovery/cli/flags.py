@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 PREFIX = "GLOBAL_DISCOVERY_"
+_USER_INFO = re.compile(r"//[^/@\s]*@")
 _SEPARATORS = re.compile(r"[,\r\n]")
 _SHOWN_CHARACTERS = 100
 
@@ -98,6 +99,13 @@ class Values:
     def is_set(self, flag: Flag[Any]) -> bool:
         """Whether it was set, by flag or variable, to whatever value."""
         return flag in self._sources
+
+    def shown(self) -> dict[str, str]:
+        """What was set, by flag, for the log: no flag holds a secret, and a URL loses its own."""
+        return {
+            flag.name: ", ".join(_without_password(value) for value in self._values[flag])
+            for flag in self._sources
+        }
 
     def source(self, flag: Flag[Any]) -> str:
         """How a refusal names the flag: with its variable when that set it."""
@@ -188,6 +196,10 @@ def _refuse_unused(flag: Flag[Any], values: Values) -> None:
     if values[selector] not in flag.heading.used_with:
         users = " or ".join(sorted(flag.heading.used_with))
         raise Refused(f"{values.source(flag)} is used with {selector.name} {users} only")
+
+
+def _without_password(value: object) -> str:
+    return _USER_INFO.sub("//...@", str(value))
 
 
 def _shown(text: str) -> str:

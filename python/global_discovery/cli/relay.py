@@ -28,6 +28,7 @@ from global_discovery.cli.ending import MISUSED
 from global_discovery.cli.extras import needs
 from global_discovery.cli.signals import StopSignals
 from global_discovery.cli.values import address
+from global_discovery.client.tls import ClientTls, TokenInPlainText
 from global_discovery.domain import frontend_url, rules
 from global_discovery.domain.errors import InvalidInput
 from global_discovery.domain.pool import Registration
@@ -230,11 +231,16 @@ def _settings(args: argparse.Namespace) -> RelaySettings:
     openai_url = args.openai_url or next(map(_without_v1, args.frontends), None)
     if openai_url is None:
         raise Misused("--openai-url is required where there is no --frontend")
+    servers, tls = tuple(args.server or _default_servers()), tls_of(args)
+    try:
+        ClientTls.of(tls, servers)
+    except TokenInPlainText as refusal:
+        raise Misused(f"--token-path: {refusal}") from None
     return RelaySettings(
         pool=registration.key,
         location=content.location,
-        servers=tuple(args.server or _default_servers()),
-        tls=tls_of(args),
+        servers=servers,
+        tls=tls,
         relay_id=relay_id,
         openai_url=openai_url,
         health_url=args.health_url or f"{openai_url}/health",

@@ -1,40 +1,26 @@
 """Words for people: everything that a server says, made safe for a terminal.
 
-What a server tells comes from whoever registered. Characters that steer a
-terminal, change the direction of writing or cannot be seen are shown as escapes.
+What a server tells comes from whoever registered.
 """
 
-import unicodedata
 from datetime import UTC, datetime
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from global_discovery.client.fold import is_exact
+from global_discovery.domain.printable import printable as safe
 from global_discovery.v1 import pool_pb2
 
-_UNSAFE = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}
+__all__ = [
+    "count",
+    "mark_sentence",
+    "number",
+    "reason_codes",
+    "rfc3339",
+    "safe",
+    "seconds_text",
+]
 _REASON_PREFIX = "ESTIMATED_REASON_"
-
-
-def safe(text: str) -> str:
-    """The text on one line, with every control, format and unassigned character escaped.
-
-    A backslash is doubled, so that an escape is never the text's own.
-    """
-    if text.isascii() and text.isprintable() and "\\" not in text:
-        return text
-    return "".join(map(_safe_character, text))
-
-
-def _safe_character(character: str) -> str:
-    if character == "\\":
-        return "\\\\"
-    if unicodedata.category(character) not in _UNSAFE:
-        return character
-    code = ord(character)
-    if code <= 0xFF:  # noqa: PLR2004 - what two digits hold
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004 - as above
 
 
 def reason_codes(mark: pool_pb2.Mark) -> list[str]:

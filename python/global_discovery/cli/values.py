@@ -24,6 +24,7 @@ _NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
 _REGION = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 _SECONDS = re.compile(r"[0-9]{1,9}")
+_NUMBER_OF = re.compile(r"[0-9]{1,12}")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUFFIX = re.compile(r"[-a-z0-9]{0,61}[a-z0-9]")
 _MAPPED = IPv6Network("::ffff:0:0/96")
@@ -94,6 +95,17 @@ def whole_seconds(least: int, most: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if _SECONDS.fullmatch(text) is None or not least <= int(text) <= most:
             raise ValueError(f"is not a whole number of seconds from {least} to {most}")
+        return int(text)
+
+    return read
+
+
+def whole_number(least: int, most: int) -> Callable[[str], int]:
+    """A number from `least` to `most`, without sign, fraction or separators."""
+
+    def read(text: str) -> int:
+        if _NUMBER_OF.fullmatch(text) is None or not least <= int(text) <= most:
+            raise ValueError(f"is not a whole number from {least} to {most}")
         return int(text)
 
     return read

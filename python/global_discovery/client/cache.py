@@ -30,7 +30,7 @@ from global_discovery.client.fold import PoolKey, Update
 from global_discovery.client.pool_index import PoolIndex
 from global_discovery.client.servers import checked_servers
 from global_discovery.client.timing import SystemTimer, Timer
-from global_discovery.client.tls import TlsSettings
+from global_discovery.client.tls import ClientTls, TlsSettings
 from global_discovery.client.view_saver import ViewSaver
 from global_discovery.client.watch import (
     DEFAULT_IDLE_SECONDS,
@@ -64,7 +64,7 @@ class PoolCache:
         timer: Timer | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """Raises ValueError without a server, or for one that is none; opens nothing yet.
+        """Raises ValueError as PoolHeartbeat does; opens nothing yet.
 
         `servers` are gRPC targets (`host:port`), the first one preferred, and URLs
         (`http://host:port`) of servers of which only HTTP can be reached, which are
@@ -78,6 +78,7 @@ class PoolCache:
         self._servers = checked_servers(servers)
         self._wanted = wanted
         self._tls = tls
+        ClientTls.of(tls, self._servers)  # refuses at once what would be refused later
         self._idle_seconds = idle_seconds
         self._poll_seconds = poll_seconds
         self._saver = (

@@ -55,7 +55,8 @@ class PoolHeartbeat:
     ) -> None:
         """`servers` are those to call, the first one preferred.
 
-        Raises ValueError when there is none, or when one cannot be called. Each is a
+        Raises ValueError when there is none, when one cannot be called, and for one that
+        would be shown a token without TLS. Each is a
         gRPC target, or an `http://` or `https://` URL of a server that is to be called
         over REST; one may stand beside the other. `relay_id` must differ between the
         relays of one pool and stay the same when one restarts.
@@ -63,8 +64,9 @@ class PoolHeartbeat:
         `on_state` is called after each call that ended; what it raises is logged, and
         ends nothing.
         """
-        self._schedule = HeartbeatSchedule(checked_servers(servers), relay_id=relay_id)
-        self._tls = ClientTls.of(tls)
+        checked = checked_servers(servers)
+        self._schedule = HeartbeatSchedule(checked, relay_id=relay_id)
+        self._tls = ClientTls.of(tls, checked)
         self._on_state = on_state
         self._timer = timer or SystemTimer()
         self._calls: RegistrationCalls | None = None

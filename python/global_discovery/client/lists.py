@@ -25,6 +25,8 @@ E = TypeVar("E", pool_pb2.Pool, pool_pb2.Router)
 T = TypeVar("T")
 
 CALL_SECONDS = 10.0
+MAX_ENTRIES = 1_000_000
+"""More than any list has. A page that brings nothing is never followed by another one."""
 MAX_RESTARTS = 5
 """How often a list is begun again before that is an error."""
 
@@ -117,7 +119,8 @@ async def _first_answer(
     tls: TlsSettings | None,
 ) -> T:
     """Tries each server at once, and a single one a second time, over a new connection."""
-    order, own_tls = Servers(checked_servers(servers)), ClientTls.of(tls)
+    checked = checked_servers(servers)
+    order, own_tls = Servers(checked), ClientTls.of(tls, checked)
     while True:
         try:
             return await ask(order.current, own_tls)
@@ -149,3 +152,6 @@ async def _pages(server: str, stub: "PoolDiscoveryServiceAsyncStub", page: _Page
         token = response.next_page_token
         if not token:
             return Listing(tuple(entries), response.position, response.mark)
+        if not more or len(entries) > MAX_ENTRIES:
+            told = "its list does not come to an end"
+            raise CallFailed(server, grpc.StatusCode.INTERNAL, told)

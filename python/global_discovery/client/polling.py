@@ -23,7 +23,7 @@ from google.protobuf import json_format
 from global_discovery.client.errors import CallFailed
 from global_discovery.client.http_answer import TooLarge, instance_of, read_bounded
 from global_discovery.client.timing import Timer, within
-from global_discovery.client.tls import ClientTls, request_options
+from global_discovery.client.tls import ClientTls, headers, request_options
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
 
@@ -37,6 +37,7 @@ MAX_INLINE_BYTES = 64 * 1024
 ASSUMED_BOUND_SECONDS = 1.0
 _OK, _NOT_MODIFIED, _BAD_REQUEST, _SERVER_ERROR = 200, 304, 400, 500
 _MOMENTARY = {429, 502, 503, 504}
+_WHO = {401: grpc.StatusCode.UNAUTHENTICATED, 403: grpc.StatusCode.PERMISSION_DENIED}
 _KEY = ("cluster_id", "namespace", "dgd_name")
 
 
@@ -109,8 +110,9 @@ async def _get(
     tls: ClientTls | None,
 ) -> _Answer:
     try:
+        shown = {**asked, "headers": asked["headers"] | headers(tls, server)}
         async with session.get(
-            url, allow_redirects=False, **asked, **request_options(tls)
+            url, allow_redirects=False, **shown, **request_options(tls)
         ) as response:
             status = response.status
             instance = instance_of(response.headers)
@@ -132,6 +134,8 @@ def _refusal(server: str, status: int) -> CallFailed:
     code = grpc.StatusCode.INTERNAL
     if status in _MOMENTARY:
         code = grpc.StatusCode.UNAVAILABLE
+    elif status in _WHO:
+        code = _WHO[status]
     elif _BAD_REQUEST <= status < _SERVER_ERROR:
         code = grpc.StatusCode.INVALID_ARGUMENT
     return CallFailed(server, code, f"it answered HTTP {status}")

@@ -14,6 +14,7 @@ from global_discovery.client.rest_registration import (
     MAX_SECONDS,
     Granted,
     RestRegistrationCalls,
+    is_lease_id,
 )
 from global_discovery.client.servers import (
     channel_credentials,
@@ -68,6 +69,9 @@ class _GrpcRegistrationCalls:
         lease, interval = response.lease_duration_secs, response.heartbeat_interval_secs
         if not 1 <= interval <= lease <= MAX_SECONDS:
             told = f"granted a lease of {lease} s with a heartbeat every {interval} s"
+            raise CallFailed(self._server, grpc.StatusCode.INTERNAL, told)
+        if not is_lease_id(response.lease_id):
+            told = "granted a lease under what is no lease id"
             raise CallFailed(self._server, grpc.StatusCode.INTERNAL, told)
         return Granted(response, instance_in(await call.trailing_metadata()))
 

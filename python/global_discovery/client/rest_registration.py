@@ -27,7 +27,7 @@ from global_discovery.client.http_answer import (
     retry_after,
 )
 from global_discovery.client.timing import Timer, within
-from global_discovery.client.tls import ClientTls, request_options
+from global_discovery.client.tls import ClientTls, headers, request_options
 from global_discovery.v1 import pool_discovery_pb2 as pb
 
 MAX_ANSWER_BYTES = 64 * 1024
@@ -124,7 +124,8 @@ class RestRegistrationCalls:
 
     async def _exchange(self, method: str, path: str, **what: Any) -> _Answer:
         url = URL(self._server + path, encoded=True)
-        what |= {"allow_redirects": False, **request_options(self._tls)}
+        shown = what.get("headers", {}) | headers(self._tls, self._server)
+        what |= {"allow_redirects": False, "headers": shown, **request_options(self._tls)}
         async with self._session.request(method, url, **what) as response:
             try:
                 body = await read_bounded(response, MAX_ANSWER_BYTES)
@@ -193,11 +194,16 @@ def granted_lease(body: bytes) -> pb.RegisterPoolResponse:
     lease_id = document.get("lease_id")
     if lease_id is None:
         lease_id = ""
-    if not isinstance(lease_id, str) or _LEASE_ID.fullmatch(lease_id) is None:
+    if not isinstance(lease_id, str) or not is_lease_id(lease_id):
         raise ValueError("the answer's lease_id is no lease id")
     return pb.RegisterPoolResponse(
         lease_duration_secs=lease, heartbeat_interval_secs=interval, lease_id=lease_id
     )
+
+
+def is_lease_id(text: str) -> bool:
+    """Whether a server can have meant this as an id; an empty one stands for none."""
+    return _LEASE_ID.fullmatch(text) is not None
 
 
 def _seconds(document: dict[str, Any], name: str) -> int:

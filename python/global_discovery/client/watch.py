@@ -49,6 +49,8 @@ F = TypeVar("F", bound=Fold[Any, Any])
 DEFAULT_IDLE_SECONDS = 15
 FIRST_MESSAGE_SECONDS = 10.0
 """A server says at once who it is; this long is waited for the connection and that."""
+LONGEST_IDLE_SECONDS = 25
+"""What the protocol allows."""
 DEAD_AFTER_INTERVALS = 3
 DEFAULT_POLL_SECONDS = 5
 LONGEST_POLLING_SECONDS = 300.0
@@ -124,8 +126,10 @@ class Reconnect:
     def ended(self, error: CallFailed | None, *, lasted: float) -> float:
         """A stream ended, well or with an error; how many seconds to wait.
 
-        `lasted` counts the seconds since its first message.
+        `lasted` counts the seconds since its first message. Before the only server
+        is called again it has the time that it asked for, up to LONGEST_PAUSE_SECONDS.
         """
+        called = self._servers.current
         if lasted >= STEADY_SECONDS:
             self._servers.begin_round()
         if error is not None:
@@ -136,6 +140,8 @@ class Reconnect:
         self._servers.begin_round()
         pause = self._pause * (0.5 + self._jitter() / 2)
         self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+        if error is not None and self._servers.current == called:
+            pause = max(pause, min(error.details.retry_after, LONGEST_PAUSE_SECONDS))
         return pause
 
 
@@ -214,7 +220,8 @@ class Watch(Generic[F]):
                 if message.HasField("server"):
                     info = message.server
                 idle = (info.idle_interval_secs if info else 0) or self._idle_seconds
-                limit = float(DEAD_AFTER_INTERVALS * idle)
+                # A server that promised less could not be told from a dead one.
+                limit = float(DEAD_AFTER_INTERVALS * min(idle, LONGEST_IDLE_SECONDS))
                 if is_url(server):
                     limit = max(limit, longest_silence(idle))
                 update = self._fold.apply(message, now=self._timer.now())
@@ -271,7 +278,7 @@ def watch_pools(  # noqa: PLR0913 - all but the first have a good default
     and `https://` by the system's CAs.
     """
     timer = timer or SystemTimer()
-    own_tls = ClientTls.of(tls)
+    own_tls = ClientTls.of(tls, servers)
 
     def call(stub: "PoolDiscoveryServiceAsyncStub", position: str) -> Any:
         return stub.WatchPools(
@@ -297,7 +304,7 @@ def watch_routers(
     timer: Timer | None = None,
 ) -> Watch[RouterFold]:
     """Follows the routers, over gRPC only; everything else is as in `watch_pools`."""
-    own_tls = ClientTls.of(tls)
+    own_tls = ClientTls.of(tls, servers)
 
     def call(stub: "PoolDiscoveryServiceAsyncStub", position: str) -> Any:
         return stub.WatchRouters(

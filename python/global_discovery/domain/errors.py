@@ -157,3 +157,57 @@ class SlowWatcher(DiscoveryError):
         """`seconds` is how long one write may take."""
         self.retry_after = 1.0
         super().__init__(f"the stream was not read for {seconds:g} s")
+
+
+class Unauthenticated(DiscoveryError):
+    """Only a caller that proves who it is may do this, or what it shows proves nothing."""
+
+    reason = "UNAUTHENTICATED"
+
+    def __init__(self, *, bad_token: bool = False) -> None:
+        """The same words for whatever is wrong with a token, and whatever was asked for."""
+        self.bad_token = bad_token
+        super().__init__(
+            "the token was not accepted" if bad_token else "this needs a caller with an identity"
+        )
+
+
+class PermissionDenied(DiscoveryError):
+    """The caller is known and may not do this."""
+
+    reason = "PERMISSION_DENIED"
+
+    def __init__(self) -> None:
+        """The same words for a pool that exists and one that does not."""
+        super().__init__("this identity may not do this")
+
+
+class AuthenticationUnavailable(Unavailable):
+    """Whether the caller's token is good cannot be found out now."""
+
+    reason = "AUTHENTICATION_UNAVAILABLE"
+
+    def __init__(self, *, retry_after: float = 1.0) -> None:
+        """Why goes to the log only."""
+        super().__init__("the token cannot be reviewed now", retry_after=retry_after)
+
+
+class TooManyBadTokens(DiscoveryError):
+    """Tokens from where the caller is turned out bad, too many of late to look at another."""
+
+    reason = "TOO_MANY_BAD_TOKENS"
+
+    def __init__(self, *, retry_after: float) -> None:
+        """`retry_after` is in seconds."""
+        self.retry_after = retry_after
+        super().__init__("too many tokens were not accepted; unknown ones have to wait")
+
+
+class ScopeChanged(Unavailable):
+    """What the caller may read is another thing than when its stream began."""
+
+    reason = "SCOPE_CHANGED"
+
+    def __init__(self) -> None:
+        """A new stream is of the new scope."""
+        super().__init__("what this caller may read has changed", retry_after=0.1)

@@ -33,6 +33,10 @@ class Heartbeat(NamedTuple):
     relay_id: str = ""
     lease_id: str = ""
     sequence: int = 0
+    identity: str = ""
+    """What was proven of the caller; empty when nothing was."""
+    account: str = ""
+    """Under what name the caller is counted; its address when empty."""
 
 
 class Lease(NamedTuple):
@@ -40,6 +44,9 @@ class Lease(NamedTuple):
 
     lease_id: str
     terms: LeaseTerms
+    since_last: float | None = None
+    """Seconds since the share was renewed before, as far as this process heard it; 0 when the
+    call changed nothing, None for a share that it had not heard of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,8 @@ class Withdrawal:
     relay_id: str = ""
     relays: tuple[str, ...] = ()
     all_shares: bool = False
+    identity: str = ""
+    """What was proven of the caller; empty when nothing was."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,9 @@ kubernetes-asyncio gives the transport: TLS, proxies, the pool. It has no time-o
 of its own and does not look at the status of an answer whose body it leaves
 unread; both are done here, for every call.
 
+An API server does not redirect, so no redirect is followed: a token is shown to no
+other address than the one that was given.
+
 The client is made anew when a file of the credentials has changed, and after a 401
 or a failed handshake. Calls that still run keep the client that they began with.
 
@@ -14,6 +17,7 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
 
 import aiohttp
 from kubernetes_asyncio.client import ApiClient
@@ -31,7 +35,7 @@ CONNECT_SECONDS = 5.0
 LOAD_SECONDS = 20.0
 """An exec plugin may take so long."""
 _MAX_REFUSAL = 64 * 1024
-_OK = 200
+_OK, _CREATED = 200, 201
 _STRICT_WORDS = ("Missing", "Basic Constraints", "key usage", "Key Identifier")
 _STRICT_HINT = (
     "; Python 3.13 and newer refuse certificates without the extensions of RFC 5280: "
@@ -66,25 +70,53 @@ class ApiConnection:
         """The next call reads the credentials, and makes its client anew."""
         self._making = asyncio.Lock()
 
-    @contextlib.asynccontextmanager
-    async def get(
+    def get(
         self, path: str, params: Mapping[str, str], *, answer_seconds: float, read_seconds: float
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """The answer to one GET, whose status is 200 and whose body is unread.
 
         Headers come within `answer_seconds`, and no read of the body waits longer than
         `read_seconds`. Raises CallFailed for everything else, also when the body
         breaks off while it is read here or by the caller. Leaving closes the answer.
         """
+        return self._answer(
+            "GET", path, params, answer_seconds=answer_seconds, read_seconds=read_seconds
+        )
+
+    def post(
+        self, path: str, document: object, *, answer_seconds: float, read_seconds: float
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """The answer to one POST of JSON, as with `get`; its status may be 201 too."""
+        return self._answer(
+            "POST",
+            path,
+            {},
+            document,
+            answer_seconds=answer_seconds,
+            read_seconds=read_seconds,
+        )
+
+    @contextlib.asynccontextmanager
+    async def _answer(  # noqa: PLR0913 - the parts of one call, the times by name
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str],
+        document: object = None,
+        *,
+        answer_seconds: float,
+        read_seconds: float,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
         client = await self._current()
         client.calls += 1
         # Not a result: who is cancelled at the moment it comes would never see it.
         answers: list[aiohttp.ClientResponse] = []
         try:
-            opening = self._open(client, path, params, read_seconds, answers)
+            asked = (method, path, params, document)
+            opening = self._open(client, asked, read_seconds, answers)
             await within(self._timer, answer_seconds, opening)
             response = answers[0]
-            if response.status != _OK:
+            if response.status != _OK and (method, response.status) != ("POST", _CREATED):
                 body = await within(self._timer, answer_seconds, _beginning(response))
                 raise refused(response.status, response.headers, body)
             yield response
@@ -108,17 +140,21 @@ class ApiConnection:
     async def _open(
         self,
         client: _Client,
-        path: str,
-        params: Mapping[str, str],
+        asked: tuple[str, str, Mapping[str, str], object],
         read_seconds: float,
         answers: list[aiohttp.ClientResponse],
     ) -> None:
         """Adds the answer, once its headers are there."""
+        method, path, params, document = asked
+        headers = {"Accept": "application/json"}
+        if document is not None:
+            headers["Content-Type"] = "application/json"
         answer = await client.api.call_api(
             path,
-            "GET",
+            method,
             query_params=list(params.items()),
-            header_params={"Accept": "application/json"},
+            header_params=headers,
+            body=document,
             auth_settings=["BearerToken"],
             _preload_content=False,
             _request_timeout=aiohttp.ClientTimeout(
@@ -156,6 +192,7 @@ class ApiConnection:
             # ssl.SSLError, for a certificate without its key, is an OSError.
             raise CallFailed(Failure.CREDENTIALS, str(error)) from error
         api.user_agent = f"global-discovery/{__version__}"
+        api.rest_client.pool_manager.trace_configs.append(_no_redirects())
         return api
 
     async def _retire(self) -> None:
@@ -163,6 +200,23 @@ class ApiConnection:
         if client is not None:
             client.retired = True
             await client.close_if_unused()
+
+
+def _no_redirects() -> aiohttp.TraceConfig:
+    """For a session: a redirect is a refusal. Its requests are made where we cannot say so."""
+
+    async def refuse(
+        session: aiohttp.ClientSession, context: object, params: aiohttp.TraceRequestRedirectParams
+    ) -> None:
+        del session, context
+        answer = params.response
+        answer.close()
+        raise refused(answer.status, answer.headers, b"")
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_redirect.append(refuse)
+    trace.freeze()
+    return trace
 
 
 async def _beginning(response: aiohttp.ClientResponse) -> bytes:

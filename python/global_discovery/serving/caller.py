@@ -10,12 +10,27 @@ believed.
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from global_discovery.domain.rules import canonical_address
 
 Network = IPv4Network | IPv6Network
 HEADER = "x-forwarded-for"
+
+
+class Caller(NamedTuple):
+    """Who makes a call. Immutable and hashable."""
+
+    address: str
+    """In its canonical form, or whatever names the peer; shares are told apart by it."""
+    identity: str = ""
+    """What was proven of it; empty when nothing was."""
+
+    @property
+    def account(self) -> str:
+        """What is counted and logged per caller: the identity where there is one."""
+        return self.identity or self.address
 
 
 class Callers:
@@ -46,6 +61,10 @@ class Callers:
             if not self._is_trusted(address):
                 return address
         return connection
+
+    def trusts(self, address: str) -> bool:
+        """Whether a connection from there speaks for others."""
+        return self._is_trusted(address)
 
     def _is_trusted(self, address: str) -> bool:
         if not self._trusted:

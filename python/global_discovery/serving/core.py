@@ -4,7 +4,8 @@ import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from global_discovery import __version__
 from global_discovery.domain.clock import Clock, SystemClock
@@ -14,6 +15,14 @@ from global_discovery.domain.explanation import Explanation, MayRead, everything
 from global_discovery.domain.lease import LeaseTerms
 from global_discovery.domain.pool import Pool, PoolKey, Router
 from global_discovery.serving import wire
+from global_discovery.serving.limits import LimitsInForce, ServiceLimits
+from global_discovery.serving.turns import (
+    LIST,
+    LISTED_POOL_LOOKED_AT,
+    Budget,
+    LargeCalls,
+    Turns,
+)
 from global_discovery.slices.imported import ImportedPool
 from global_discovery.sources.explainer import Explainer
 from global_discovery.sources.joined.join import JoinedPools
@@ -25,13 +34,20 @@ from global_discovery.storage.store import RegistrationStore
 from global_discovery.view.fanout import DEFAULT_WRITE_SECONDS, STREAM_AGE_SECONDS, FanOut
 from global_discovery.view.feed import Encoder
 from global_discovery.view.pages import Pages
-from global_discovery.view.view import Keyed, View
+from global_discovery.view.recent import RecentChanges
+from global_discovery.view.view import Filter, Keyed, View
 
 if TYPE_CHECKING:  # at run time it needs the extra `kubernetes`, which not every mode has
+    from global_discovery.kubernetes.figures import ReaderFigures
     from global_discovery.sources.imported.pools import ImportedPools
 
 T = TypeVar("T", bound=Keyed)
 
+HELD_BACK_SECONDS, HELD_BACK = 2.5, 1 / 6
+"""The longest for which an answer may be held back, in seconds and as a part of a lease.
+
+Half of what a relay waits for one.
+"""
 GATHER_SECONDS = 0.1
 """Between the first change of one of two sides and the message about it."""
 
@@ -45,6 +61,7 @@ class CoreSettings:
     mass_lapse_protection: bool = True
     slow_watcher_seconds: float = DEFAULT_WRITE_SECONDS
     stream_age: tuple[float, float] = STREAM_AGE_SECONDS
+    limits: ServiceLimits = field(default_factory=ServiceLimits)
     pool_discovery: str = "registrations"
     version: str = __version__
     instance_id: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -61,6 +78,8 @@ class ImportedSources:
     frontend_port_name: str
     explained: "ImportedPools"
     """What says of one pool what its slices show."""
+    figures: "Callable[[], ReaderFigures] | None" = None
+    """How the watch that brings them is doing, where there is one."""
 
 
 class Core:
@@ -82,6 +101,14 @@ class Core:
         """
         self.settings = settings
         self.clock = clock or SystemClock()
+        self.limits = LimitsInForce(settings.limits, self.clock, report)
+        self.turns = Turns()
+        loop_time = (loop or asyncio.get_running_loop()).time
+        self.budget = Budget(
+            loop_time,
+            longest=min(HELD_BACK_SECONDS, settings.terms.lease_duration * HELD_BACK),
+        )
+        self.large_calls = LargeCalls(loop_time)
         self.registrations = Registrations(
             terms=settings.terms,
             clock=self.clock,
@@ -89,11 +116,14 @@ class Core:
             mass_lapse_protection=settings.mass_lapse_protection,
             store=store.state,
             shared=store.shared,
+            limits=settings.limits.registrations,
         )
         self.store_state = store.state
         self.storage = store.name
         self.registrar = Registrar(self.registrations, store, report)
+        self.imported = imported
         self.joined = None if imported is None else self._join(imported, report)
+        self.recent = RecentChanges(self.clock.wall)
         self._explainer = Explainer(
             self.registrations,
             terms=settings.terms,
@@ -105,6 +135,7 @@ class Core:
             self.registrations if self.joined is None else self.joined,
             weigh=lambda pool: pool.weight,
             mark_changed=_mark_reporter(report, "pools"),
+            value_changed=self.recent.note,
         )
         self.routers = self._view_routers(None if imported is None else imported.routers, report)
         self.pool_watchers = self._fan_out("pools", self.pools, wire.POOLS, report, loop)
@@ -168,6 +199,13 @@ class Core:
         self.pools.refresh()
         return self._explainer.explain(key, self.pools.get(key), self.pools.mark, may_read)
 
+    async def prepare_list(self, view: View[Any], wanted: Filter, account: str) -> None:
+        """Before a whole list is made for a caller: it is charged, and may have to wait for it."""
+        view.refresh()
+        looked_at = 0 if wanted.matches_all else len(view)
+        await self.budget.spend(account, LIST + LISTED_POOL_LOOKED_AT * looked_at)
+        await view.prepare(wanted, partial(self.turns.take, account))
+
     def tick(self) -> bool:
         """Ends what is due; True when there is more, for which to call again soon."""
         if self.joined is not None:
@@ -176,8 +214,13 @@ class Core:
 
 
 def _mark_reporter(report: Report, view: str) -> Callable[[Mark], None]:
+    before: list[str] | None = None
+
     def changed(mark: Mark) -> None:
+        nonlocal before
         reasons = sorted(reason.value for reason in mark.reasons)
-        report(Event.MARK_CHANGED, view=view, complete=mark.exact, reasons=reasons)
+        fields = {} if before is None else {"reasons_before": before}
+        report(Event.MARK_CHANGED, view=view, complete=mark.exact, reasons=reasons, **fields)
+        before = reasons
 
     return changed

@@ -15,6 +15,7 @@ _WARNINGS = {
     Event.STALLED,
     Event.MASS_LAPSE_BEGAN,
     Event.POOLS_LAPSED,
+    Event.SHARES_LAPSED,
     Event.ALL_SHARES_WITHDRAWN,
     Event.STORE_FAILING,
     Event.STORE_NOT_CLOSED,
@@ -33,7 +34,30 @@ _WARNINGS = {
     Event.POOL_ONE_SIDED,
     Event.POOL_WITHOUT_FRONTENDS,
     Event.TLS_FILES_REFUSED,
+    Event.ACCESS_DENIED,
+    Event.POLICY_REFUSED,
+    Event.REVIEWS_FAILING,
+    Event.LIMIT_REACHED,
 }
+
+
+AUDIT = frozenset(
+    {
+        Event.POOL_REGISTERED,
+        Event.POOL_CHANGED,
+        Event.POOL_WITHDRAWN,
+        Event.POOL_LAPSED,
+        Event.POOLS_LAPSED,
+        Event.SHARE_BEGAN,
+        Event.SHARE_WITHDRAWN,
+        Event.SHARE_LAPSED,
+        Event.SHARES_LAPSED,
+        Event.ALL_SHARES_WITHDRAWN,
+        Event.MARK_CHANGED,
+        Event.TLS_FILES_TAKEN,
+    }
+)
+"""Changes of state: who did what, before and after. Their lines carry `audit`."""
 
 
 def reporter() -> Report:
@@ -42,6 +66,8 @@ def reporter() -> Report:
 
     def report(event: Event, **fields: object) -> None:
         level = logging.WARNING if event in _WARNINGS else logging.INFO
+        if event in AUDIT:
+            fields["audit"] = True
         logger.log(level, event.value, **fields)
 
     return report

@@ -10,30 +10,42 @@ ends the service, also while it starts.
 import asyncio
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector
 
+from global_discovery.domain.access import ALL_RIGHTS, Rights
 from global_discovery.domain.clock import Clock
 from global_discovery.domain.errors import ShuttingDown
 from global_discovery.domain.events import Event, Report, ignore
+from global_discovery.serving.access.guard import Guard
+from global_discovery.serving.access.metrics import AccessCollector
+from global_discovery.serving.access.policy_file import PolicyKeeper
+from global_discovery.serving.access.reviews import Reviews, TokenCluster
+from global_discovery.serving.access.tokens import Tokens
 from global_discovery.serving.caller import Callers, Network
 from global_discovery.serving.core import Core, CoreSettings, ImportedSources
 from global_discovery.serving.grpc.server import GrpcFace
 from global_discovery.serving.grpc.service import PoolDiscovery
+from global_discovery.serving.limit_metrics import LimitCollector
 from global_discovery.serving.metrics import CallMetrics, CoreCollector, LoopLag
+from global_discovery.serving.metrics.process import InstanceCollector, register_process
+from global_discovery.serving.metrics.store import MeasuredStore, StoreCollector
 from global_discovery.serving.race import race
 from global_discovery.serving.readiness import Readiness
 from global_discovery.serving.rest.server import RestFace
 from global_discovery.serving.tls.files import TlsPaths
 from global_discovery.serving.tls.keeper import TlsKeeper
 from global_discovery.serving.tls.metrics import TlsCollector
+from global_discovery.serving.tracing.tracer import Tracer
 from global_discovery.storage.store import RegistrationStore
 
 TICK_SECONDS = 0.1
 DRAIN_SECONDS = 1.0
 STORE_CLOSE_SECONDS = 5.0
+LAST_SPANS_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +59,12 @@ class ServiceSettings:
     trusted_proxies: Sequence[Network] = ()
     tls: TlsPaths | None = None
     """For `listen` and `grpc_listen`; None serves them in plain text."""
+    anonymous: Rights = ALL_RIGHTS
+    """What callers without an identity may do."""
+    policy: Path | None = None
+    """What identities may do; None allows them all."""
+    token_audience: str = ""
+    """What tokens must be made for, where any are looked at."""
 
 
 class Watching(Protocol):
@@ -73,48 +91,61 @@ class Service:
     Whatever `start` and `run` ended with, `stop` closes what is open.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by keyword, and most have a default
         self,
         settings: ServiceSettings,
         store: RegistrationStore,
         *,
         watching: Watching | None = None,
+        token_clusters: Sequence[TokenCluster] = (),
         clock: Clock | None = None,
         report: Report = ignore,
+        tracer: Tracer | None = None,
     ) -> None:
         """Must be made inside the event loop.
 
-        Raises OSError when a port is taken or the files of TLS cannot be used.
+        `token_clusters` are those whose service accounts are known by their tokens.
+        Raises OSError when a port is taken or the files of TLS cannot be used, and
+        BadPolicy.
         """
         imported = None if watching is None else watching.sources
+        store = MeasuredStore(store, tracer)
+        self._tracer = tracer
         self.core = Core(settings.core, store, imported=imported, clock=clock, report=report)
         self._store = store
         self._report = report
         self._lag = LoopLag()
         self.registry = CollectorRegistry()
         self.registry.register(CoreCollector(self.core, self._lag))
+        self.registry.register(StoreCollector(store))
+        self._readiness = Readiness(self.core)
+        self.registry.register(InstanceCollector(self.core, self._readiness))
+        register_process(self.registry)
         if watching is not None:
             self.registry.register(watching.figures)
         metrics = CallMetrics(self.registry)
-        callers = Callers(settings.trusted_proxies)
         self.tls = self._tls_keeper(settings)
+        self.guard = self._make_guard(settings, token_clusters)
+        self.registry.register(AccessCollector(self.guard))
         self.registry.register(TlsCollector(self.tls, self.core.clock.wall))
         self.grpc = GrpcFace(
-            PoolDiscovery(self.core, callers, metrics),
+            PoolDiscovery(self.core, self.guard, metrics, tracer),
             settings.grpc_listen,
             None if self.tls is None else self.tls.credentials(),
+            settings.core.limits,
         )
-        self._readiness = Readiness(self.core)
         self.rest = RestFace(
             self.core,
-            callers,
+            self.guard,
             metrics,
             self.registry,
             self._readiness,
             listen=settings.listen,
             health_listen=settings.health_listen,
             tls=self.tls,
+            tracer=tracer,
         )
+        self.registry.register(LimitCollector(self.core, self.rest.connections))
         self._watching = watching
         self._tasks: list[asyncio.Task[None]] = []
         """Those that run for ever."""
@@ -130,6 +161,26 @@ class Service:
             every_caller_certified=settings.health_listen is not None,
         )
 
+    def _make_guard(
+        self, settings: ServiceSettings, token_clusters: Sequence[TokenCluster]
+    ) -> Guard:
+        clock, report = self.core.clock, self._report
+        tokens, policy = None, None
+        if token_clusters:
+            reviews = Reviews(token_clusters, clock=clock, report=report)
+            tokens = Tokens(reviews, audience=settings.token_audience, clock=clock)
+        if settings.policy is not None:
+            policy = PolicyKeeper(settings.policy, report=report)
+        return Guard(
+            Callers(settings.trusted_proxies),
+            anonymous=settings.anonymous,
+            policy=policy,
+            tokens=tokens,
+            certificates=self.tls is not None and self.tls.asks_for_certificates,
+            clock=clock,
+            report=report,
+        )
+
     @property
     def ports(self) -> dict[str, int]:
         """The ports that are open, as the log names them."""
@@ -141,12 +192,15 @@ class Service:
     async def start(self) -> None:
         """Opens the ports, reads the store, and is ready. Raises OSError, or what ended a task."""
         await self.grpc.start()
+        self._own(self.grpc.run(), "grpc")
         await self.rest.start()
         self._own(self._tick_for_ever(), "ticker")
         if self._watching is not None:
             self._own(self._watching.run(), "watching slices")
         if self.tls is not None:
             self._own(self.tls.watch(), "tls")
+        if self.guard.policy is not None:
+            self._own(self.guard.policy.watch(), "policy")
         self._report(Event.LISTENING, **self.ports)
         await race(self.core.registrar.open(), self.run())
         self._own(self._store.run(), "store")
@@ -170,13 +224,18 @@ class Service:
         self._report(Event.STOPPING)
         self.grpc.health.end()
         self.core.registrar.shut()
+        self.core.budget.release()
         for watchers in (self.core.pool_watchers, self.core.router_watchers):
             watchers.end_all(ShuttingDown())
         await asyncio.gather(self.grpc.stop(DRAIN_SECONDS), self.rest.stop(DRAIN_SECONDS))
+        if self._tracer is not None:
+            await self._tracer.close(LAST_SPANS_SECONDS)
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        if self.guard.tokens is not None:
+            await self.guard.tokens.close()
         try:
             await asyncio.wait_for(self._store.close(), STORE_CLOSE_SECONDS)
         except TimeoutError:

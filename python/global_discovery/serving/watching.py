@@ -105,7 +105,12 @@ class SlicesWatching:
         self.figures: Collector = WatchingCollector(slices, reader, warned)
         naming = settings.naming
         self.sources = ImportedSources(
-            pools, routers, naming.frontend_suffix, naming.frontend_port, explained=pools
+            pools,
+            routers,
+            naming.frontend_suffix,
+            naming.frontend_port,
+            explained=pools,
+            figures=lambda: reader.figures,
         )
 
     async def run(self) -> None:

@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 from global_discovery.domain.pool import Content, Location
+from global_discovery.storage import checked
 
 
 def encode_content(content: Content) -> bytes:
@@ -31,15 +32,18 @@ def decode_content(text: bytes | str) -> Content:
     try:
         fields = json.loads(text)
         return Content(
-            model=fields["model"],
+            model=checked.text(fields["model"]),
             location=Location(
-                fields["region"],
-                fields.get("availability_zone", ""),
-                fields.get("datacenter", ""),
+                checked.text(fields["region"]),
+                checked.text(fields.get("availability_zone", "")),
+                checked.text(fields.get("datacenter", "")),
             ),
-            capabilities=tuple(fields.get("capabilities", ())),
-            capacity=tuple((sku, count) for sku, count in fields.get("capacity", ())),
-            frontends=tuple(fields.get("frontends", ())),
+            capabilities=checked.texts(fields.get("capabilities", ())),
+            capacity=tuple(
+                (checked.text(sku), checked.whole(count, most=checked.MAX_GPU_COUNT))
+                for sku, count in fields.get("capacity", ())
+            ),
+            frontends=checked.texts(fields.get("frontends", ())),
         )
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError("no content of a pool") from error

@@ -10,7 +10,8 @@ stored before it counts.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from enum import Enum
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from global_discovery.domain.completeness import Reason
 from global_discovery.domain.pool import Content, PoolKey
@@ -86,6 +87,36 @@ class StoreState:
     read_until: float = field(default=math.inf, compare=False)
     """What was written before this monotonic moment was handed over; without end where
     nobody else writes. No news by itself."""
+
+
+class FigureKind(Enum):
+    """How a figure moves."""
+
+    GAUGE = "gauge"
+    """Up and down."""
+    COUNTER = "counter"
+    """Up only, from the start on; its name does not say so."""
+
+
+class Figure(NamedTuple):
+    """One number that a store tells of itself, for operators."""
+
+    name: str
+    """Begins with the store's name; base units."""
+    text: str
+    kind: FigureKind
+    values: Mapping[tuple[str, ...], float]
+    """By the values of the labels, from fixed sets; under `()` where there are no labels."""
+    labels: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class TellsFigures(Protocol):
+    """A store that has figures of its own."""
+
+    def figures(self) -> Sequence[Figure]:
+        """What they are now. Cheap: asked at each scrape."""
+        ...
 
 
 class RegistrationStore(Protocol):

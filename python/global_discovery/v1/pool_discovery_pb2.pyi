@@ -24,9 +24,15 @@ domain `global-discovery` and one of these reasons, which are fixed:
 | FAILED_PRECONDITION | LEASE_WITHDRAWN | this lease was withdrawn: forget the id, register anew one lease later if the pool lives |
 | NOT_FOUND | SHARE_NOT_FOUND | there is no such share; a withdrawal that was repeated ends here |
 | RESOURCE_EXHAUSTED | TOO_MANY_SHARES | the pool has 64 live shares |
+| RESOURCE_EXHAUSTED | LIMIT_REACHED | a limit of the service is reached; the metadata name it as `limit`, RetryInfo tells when to come back. Never for the renewal of a live share |
 | ABORTED | POSITION_GONE | begin the paged list again |
 | UNAVAILABLE | NOT_READY, STORE_UNWRITABLE | try another instance at once, this one after google.rpc.RetryInfo |
 | UNAVAILABLE | SLOW_WATCHER | the stream was not read for too long; watch again with the last position |
+| UNAUTHENTICATED | UNAUTHENTICATED | prove who you are, by a certificate or a token; or the token was not accepted |
+| PERMISSION_DENIED | PERMISSION_DENIED | your identity may not do this, whether or not there is such a pool |
+| UNAVAILABLE | AUTHENTICATION_UNAVAILABLE | the token cannot be reviewed now: try another instance, this one after google.rpc.RetryInfo |
+| RESOURCE_EXHAUSTED | TOO_MANY_BAD_TOKENS | tokens from your address were not accepted; try again after google.rpc.RetryInfo |
+| UNAVAILABLE | SCOPE_CHANGED | what you may read has changed: watch again; the last position means a snapshot |
 | UNAVAILABLE | SHUTTING_DOWN | watch again, at another instance, with the last position |
 | INTERNAL | INTERNAL | ours; the `request_id` in the detail's metadata names our log line |
 
@@ -34,8 +40,18 @@ The trailing metadata of every error, and of a good answer to RegisterPool,
 names the instance that answered, as `x-global-discovery-instance`: the
 `instance_id` of ServerInfo.
 
+## Who may do what
+
+By default every caller may do all. Where the service is told otherwise, a
+caller is known by its client certificate, or by a service-account token in
+the metadata `authorization` (`Bearer <token>`), and may read and register
+the pools that a policy allows to its identity. What it may not read is not
+there for it: lists and streams are filtered, and no message names a key
+outside of that. What it may not register it cannot renew, replace or
+withdraw, neither by key nor by lease id.
+
 Unknown fields are ignored. A message has at most 1 MiB, the metadata of a
-call at most 8 KiB.
+call at most 8 KiB, unless the service is told otherwise.
 """
 
 from collections import abc as _abc

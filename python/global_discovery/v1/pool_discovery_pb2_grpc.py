@@ -106,7 +106,8 @@ class PoolDiscoveryServiceServicer:
 
     def RenewPools(self, request, context):
         """Renews many shares without their content, for a caller that holds many
-        pools. Every id that the answer does not name was renewed.
+        pools. Every id that the answer does not name was renewed. Ids of pools that
+        the caller may not register are unknown, as those that never were.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -208,7 +209,9 @@ class PoolDiscoveryServiceServicer:
         It tells what the instance that answers knows. With a store of its own, and
         for shares that ended, that is not what another instance knows.
 
-        Only other pools that the caller may read are named.
+        PERMISSION_DENIED, or UNAUTHENTICATED, for a key that the caller may not
+        read, whether or not there is such a pool. Only other pools that it may read
+        are named.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -17,7 +17,8 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from heapq import nlargest
+from typing import Generic, NamedTuple, TypeVar
 
 from global_discovery.domain.completeness import Mark
 from global_discovery.domain.errors import DiscoveryError, SlowWatcher
@@ -52,6 +53,19 @@ class FanOutCounters:
     """Watchers ended because they did not read."""
 
 
+class WatcherState(NamedTuple):
+    """One open stream, for people. Durations are in seconds."""
+
+    peer: str
+    """The caller's address; empty where it was not given."""
+    wanted: Filter
+    behind: int
+    """How many positions it has not been handed yet."""
+    open_for: float
+    quiet_for: float
+    """Since it was last handed something."""
+
+
 class Watcher(Generic[T]):
     """One stream's place. Used by one task, which it ends when the stream must end."""
 
@@ -67,6 +81,8 @@ class Watcher(Generic[T]):
         "_idle_seconds",
         "_loop",
         "_mark",
+        "_opened_at",
+        "_peer",
         "_sent_at",
         "_sequence",
         "_task",
@@ -82,6 +98,7 @@ class Watcher(Generic[T]):
         view: View[T],
         feed: Feed[T],
         sequence: int | None,
+        peer: str,
         idle_seconds: float,
         write_seconds: float,
         age_seconds: float,
@@ -105,7 +122,8 @@ class Watcher(Generic[T]):
         self._future: asyncio.Future[Frames] | None = None
         self._failure: DiscoveryError | None = None
         self._task = asyncio.current_task(loop)
-        self._sent_at = self._busy_since = loop.time()
+        self._peer = peer
+        self._opened_at = self._sent_at = self._busy_since = loop.time()
         self._ends_at = self._sent_at + age_seconds
         self.finished = False
         """Whether the stream is to be ended with OK once all is written."""
@@ -115,6 +133,14 @@ class Watcher(Generic[T]):
     def behind(self) -> int:
         """How many positions it has not been handed yet."""
         return self._view.sequence - (self._sequence or 0)
+
+    @property
+    def state(self) -> WatcherState:
+        """How it is doing now."""
+        now = self._loop.time()
+        return WatcherState(
+            self._peer, self._feed.wanted, self.behind, now - self._opened_at, now - self._sent_at
+        )
 
     async def next(self) -> Frames:
         """What to write now; waits until there is something.
@@ -270,11 +296,18 @@ class FanOut(Generic[T]):
         """How many positions the slowest watcher has not been handed yet."""
         return max((watcher.behind for watcher in self._watchers), default=0)
 
-    def open(self, wanted: Filter, sequence: int | None, idle_seconds: float) -> Watcher[T]:
+    def furthest(self, count: int) -> list[WatcherState]:
+        """The streams that are furthest behind, those first; at most `count`."""
+        slowest = nlargest(count, self._watchers, key=lambda watcher: watcher.behind)
+        return [watcher.state for watcher in slowest]
+
+    def open(
+        self, wanted: Filter, sequence: int | None, idle_seconds: float, *, peer: str = ""
+    ) -> Watcher[T]:
         """A new watcher, for the current task.
 
-        `sequence` is where it continues; None begins with a snapshot. Raises
-        what `end_all` was given.
+        `sequence` is where it continues; None begins with a snapshot. `peer` is
+        told to people and to nobody else. Raises what `end_all` was given.
         """
         if self._failure is not None:
             raise self._failure.with_traceback(None)
@@ -285,6 +318,7 @@ class FanOut(Generic[T]):
             view=self.view,
             feed=feed,
             sequence=sequence,
+            peer=peer,
             idle_seconds=idle_seconds,
             write_seconds=self._write_seconds,
             age_seconds=random.uniform(*self._stream_age),  # noqa: S311 - no secret

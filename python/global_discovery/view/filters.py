@@ -4,8 +4,9 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
+from global_discovery.domain.access import EVERY_KEY, Scope
 from global_discovery.domain.errors import InvalidInput, Violation
-from global_discovery.domain.pool import Pool
+from global_discovery.domain.pool import Pool, PoolKey
 
 MAX_VALUES = 256
 
@@ -18,13 +19,15 @@ class PoolFilter:
     regions: frozenset[str] = frozenset()
     cluster_ids: frozenset[str] = frozenset()
     namespaces: frozenset[str] = frozenset()
+    scope: Scope = EVERY_KEY
+    """What the reader may know of; no key outside it is ever named to it."""
 
     def __post_init__(self) -> None:
         """Raises InvalidInput for a field with too many values."""
         bad = [
             Violation(f"filter.{name}", f"must have at most {MAX_VALUES} different values")
-            for name, values in vars(self).items()
-            if len(values) > MAX_VALUES
+            for name in ("models", "regions", "cluster_ids", "namespaces")
+            if len(getattr(self, name)) > MAX_VALUES
         ]
         if bad:
             raise InvalidInput(bad)
@@ -32,7 +35,8 @@ class PoolFilter:
     @cached_property
     def matches_all(self) -> bool:
         """Whether nothing is filtered."""
-        return not (self.models or self.regions or self.cluster_ids or self.namespaces)
+        filtered = self.models or self.regions or self.cluster_ids or self.namespaces
+        return not filtered and self.scope.unlimited
 
     def matches(self, pool: Pool) -> bool:
         """Exact comparison, field by field."""
@@ -42,17 +46,24 @@ class PoolFilter:
             and (not self.regions or content.location.region in self.regions)
             and (not self.cluster_ids or key.cluster_id in self.cluster_ids)
             and (not self.namespaces or key.namespace in self.namespaces)
+            and self.scope.holds(key)
         )
+
+    def may_name(self, key: PoolKey) -> bool:
+        """Whether the reader may be told of this key, if only that it left."""
+        return self.scope.holds(key)
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """Eight bytes that are equal exactly for equal sets of values."""
+        """Eight bytes that are equal exactly for equal sets of values and equal scopes."""
         digest = hashlib.blake2b(digest_size=8)
         for values in (self.models, self.regions, self.cluster_ids, self.namespaces):
             for value in sorted(values):
                 data = value.encode()
                 digest.update(len(data).to_bytes(4, "big") + data)
             digest.update(b"\xff\xff\xff\xff")
+        if not self.scope.unlimited:
+            digest.update(self.scope.fingerprint)
         return digest.digest()
 
 
@@ -65,6 +76,11 @@ class NoFilter:
     def matches(self, value: object) -> bool:
         """Everything matches."""
         del value
+        return True
+
+    def may_name(self, key: object) -> bool:
+        """Every key may be named."""
+        del key
         return True
 
 

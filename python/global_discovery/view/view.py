@@ -6,7 +6,7 @@ changed since a position, a page - is a pure function of that. A reader that
 holds a position costs nothing but that number.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from global_discovery.domain.change import Change, Departure
@@ -44,8 +44,14 @@ class Filter(Protocol):
         """Whether a value is wanted."""
         ...
 
+    def may_name(self, key: Any) -> bool:
+        """Whether the reader may be told of a key at all, if only that it left."""
+        ...
+
 
 T = TypeVar("T", bound=Keyed)
+ValueChanged = Callable[[Any, T | None, T | None, Departure | None], None]
+"""Of a key: the value before and after, and how it left if it did."""
 
 
 class Entry(Generic[T]):
@@ -101,13 +107,15 @@ class HistoryLimits(NamedTuple):
     """In bytes, about."""
 
 
+ENTRIES_A_PORTION = 1_000
+"""What is looked at under a filter in less than a millisecond."""
 DEFAULT_LIMITS = HistoryLimits()
 
 
 class View(Generic[T]):
     """The list of one source."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by keyword, and all but one have a default
         self,
         source: Source[Any, T],
         *,
@@ -115,12 +123,17 @@ class View(Generic[T]):
         weigh: Callable[[T], int] = lambda _: 256,
         limits: HistoryLimits = DEFAULT_LIMITS,
         mark_changed: Callable[[Mark], None] = lambda _: None,
+        value_changed: ValueChanged[T] = lambda *_: None,
     ) -> None:
-        """`weigh` tells about how many bytes a value takes; what changed away is kept that long."""
+        """`weigh` tells about how many bytes a value takes; what changed away is kept that long.
+
+        `value_changed` is told each change as it becomes a position.
+        """
         self._source = source
         self._weigh = weigh
         self._limits = limits
         self._mark_changed = mark_changed
+        self._value_changed = value_changed
         self._entries: dict[Any, Entry[T]] = {}
         """In the order of their keys once `_sort` has run."""
         self._sorted = True
@@ -188,10 +201,32 @@ class View(Generic[T]):
             if not wanted.matches_all:
                 entries = (entry for entry in entries if wanted.matches(entry.value))
             snapshot = Snapshot(self.sequence, self.mark, tuple(entries))
-            if len(self._snapshots) == MAX_KEPT_SNAPSHOTS:
-                self._snapshots.clear()
-            self._snapshots[wanted.fingerprint] = snapshot
+            self._keep_snapshot(wanted, snapshot)
         return snapshot
+
+    async def prepare(self, wanted: Filter, pause: Callable[[], Awaitable[object]]) -> None:
+        """Makes in portions what `snapshot` is about to be asked for.
+
+        `pause` is awaited between them. In vain when the view moves meanwhile.
+        """
+        if wanted.matches_all or wanted.fingerprint in self._snapshots:
+            return
+        self._sort()
+        sequence, mark, entries = self.sequence, self.mark, tuple(self._entries.values())
+        chosen: list[Entry[T]] = []
+        for first in range(0, len(entries), ENTRIES_A_PORTION):
+            if first:
+                await pause()
+                if self.sequence != sequence:
+                    return
+            portion = entries[first : first + ENTRIES_A_PORTION]
+            chosen += [entry for entry in portion if wanted.matches(entry.value)]
+        self._keep_snapshot(wanted, Snapshot(sequence, mark, tuple(chosen)))
+
+    def _keep_snapshot(self, wanted: Filter, snapshot: Snapshot[T]) -> None:
+        if len(self._snapshots) == MAX_KEPT_SNAPSHOTS:
+            self._snapshots.clear()
+        self._snapshots[wanted.fingerprint] = snapshot
 
     def since(self, sequence: int, wanted: Filter) -> Delta[T] | None:
         """What changed since a position, under a filter.
@@ -225,7 +260,8 @@ class View(Generic[T]):
             departure = _departure(record, wanted)
             before = first[key]
             listed = before is not None and wanted.matches(before.value)
-            if listed or (departure is Departure.REMOVED and key in doubted):
+            told = listed or (departure is Departure.REMOVED and key in doubted)
+            if told and wanted.may_name(key):
                 gone[departure].append(key)
         return Delta(
             self.sequence,
@@ -252,6 +288,8 @@ class View(Generic[T]):
 
     def _apply(self, change: Change[Any, T]) -> None:
         before = self._entries.get(change.key)
+        was = None if before is None else before.value
+        self._value_changed(change.key, was, change.value, change.departure)
         if change.value is not None:
             after = self._entries[change.key] = Entry(change.value)
             self._sorted = self._sorted and before is not None

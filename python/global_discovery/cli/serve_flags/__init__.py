@@ -9,7 +9,15 @@ import argparse
 from collections.abc import Mapping
 
 from global_discovery.cli.flags import FlagTable, Values
-from global_discovery.cli.serve_flags import discovery, general, rules, stores, tls
+from global_discovery.cli.serve_flags import (
+    access,
+    discovery,
+    general,
+    limits,
+    rules,
+    stores,
+    tls,
+)
 
 FLAGS = FlagTable(
     [
@@ -19,6 +27,11 @@ FLAGS = FlagTable(
         tls.TLS_CERT,
         tls.TLS_KEY,
         tls.TLS_CLIENT_CA,
+        access.ANONYMOUS,
+        access.POLICY,
+        access.TOKEN_AUDIENCE,
+        access.TOKEN_CLUSTER,
+        access.TOKEN_ISSUER,
         general.POOL_DISCOVERY,
         general.STORAGE,
         general.HEARTBEAT,
@@ -28,6 +41,8 @@ FLAGS = FlagTable(
         general.SLOW_WATCHER,
         general.LOG_FORMAT,
         general.LOG_LEVEL,
+        general.TRACING,
+        *limits.LIMIT_FLAGS,
         discovery.ROUTER,
         discovery.POOL_RELAY_SUFFIX,
         discovery.FRONTEND_SUFFIX,

@@ -94,6 +94,14 @@ LOG_FORMAT = Flag(
     ALWAYS,
     otherwise="console on a terminal, else json",
 )
+TRACING = Flag(
+    "--tracing",
+    "on|off",
+    on_or_off,
+    "Whether calls are traced; where spans go is said by OTEL_* variables. Needs the extra otel.",
+    ALWAYS,
+    default="off",
+)
 LOG_LEVEL = Flag(
     "--log-level",
     "LEVEL",

@@ -1,7 +1,7 @@
 """What must hold between flags, each of which is right by itself."""
 
 from global_discovery.cli.flags import Refused, Values
-from global_discovery.cli.serve_flags import tls
+from global_discovery.cli.serve_flags import access, tls
 from global_discovery.cli.serve_flags.discovery import (
     FRONTEND_SUFFIX,
     POOL_RELAY_SUFFIX,
@@ -27,6 +27,7 @@ def check(values: Values) -> None:
     _refuse_shared_ports(values)
     _refuse_ambiguous_suffixes(values)
     _refuse_half_a_router_service(values)
+    access.check(values)
     tls.refuse_bad_files(values)
 
 

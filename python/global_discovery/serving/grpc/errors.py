@@ -16,6 +16,7 @@ from google.rpc import error_details_pb2 as details_pb
 from google.rpc.status_pb2 import Status
 
 from global_discovery.domain import errors
+from global_discovery.domain.limits import LimitReached
 
 DOMAIN = "global-discovery"
 DETAILS = "grpc-status-details-bin"
@@ -28,11 +29,17 @@ _CODES: dict[type[errors.DiscoveryError], grpc.StatusCode] = {
     errors.LeaseWithdrawn: grpc.StatusCode.FAILED_PRECONDITION,
     errors.ShareNotFound: grpc.StatusCode.NOT_FOUND,
     errors.TooManyShares: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    LimitReached: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.PositionGone: grpc.StatusCode.ABORTED,
     errors.Unavailable: grpc.StatusCode.UNAVAILABLE,
     errors.StoreUnwritable: grpc.StatusCode.UNAVAILABLE,
     errors.ShuttingDown: grpc.StatusCode.UNAVAILABLE,
     errors.SlowWatcher: grpc.StatusCode.UNAVAILABLE,
+    errors.Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
+    errors.PermissionDenied: grpc.StatusCode.PERMISSION_DENIED,
+    errors.AuthenticationUnavailable: grpc.StatusCode.UNAVAILABLE,
+    errors.TooManyBadTokens: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.ScopeChanged: grpc.StatusCode.UNAVAILABLE,
 }
 
 
@@ -44,6 +51,8 @@ def code_of(error: errors.DiscoveryError) -> grpc.StatusCode:
 def status_of(error: errors.DiscoveryError) -> Status:
     """The whole status, with its details."""
     info = details_pb.ErrorInfo(reason=error.reason, domain=DOMAIN)
+    if isinstance(error, LimitReached):
+        info.metadata["limit"] = error.limit.value
     details: list[Message] = [info]
     if error.retry_after is not None:
         retry = details_pb.RetryInfo()

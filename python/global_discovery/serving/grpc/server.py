@@ -4,20 +4,26 @@ Each option has a reason, and none is left out because it is the default by
 accident; docs/operating.md explains the numbers to operators.
 """
 
+import asyncio
+
 import grpc
 from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from global_discovery.serving.grpc.health import Health
 from global_discovery.serving.grpc.service import SERVICE, PoolDiscovery
+from global_discovery.serving.grpc.steady import steady_server
+from global_discovery.serving.limits import ServiceLimits
 
-MAX_MESSAGE_BYTES = 1024 * 1024
-MAX_METADATA_BYTES = 8 * 1024
 CONNECTION_AGE_SECONDS = 1800
 CONNECTION_GRACE_SECONDS = 900
 """Longer than any stream may live, so that connections never end a stream."""
 
 HANDSHAKE_SECONDS = 10
+_LOOK_SECONDS = 1.0
+"""A server that has failed says so when it is asked, and not before its last stream ends."""
+MAX_WAITING_CALLS = 16_384
+"""Calls that came in and that the loop has not begun with, of all connections together."""
 
 OPTIONS: list[tuple[str, int]] = [
     # A second process on the port must fail, not take half of the connections.
@@ -35,10 +41,24 @@ OPTIONS: list[tuple[str, int]] = [
     ("grpc.max_connection_age_grace_ms", CONNECTION_GRACE_SECONDS * 1000),
     # A caller that does not finish its handshake, TLS or not, is not waited for.
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1000),
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.max_metadata_size", MAX_METADATA_BYTES),
-    ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
+    # Above 1,000 waiting calls gRPC would cancel some at random, whoever made them: a flood
+    # of calls that are reset at once, or very many relays that come back, would hit everybody.
+    ("grpc.server.max_pending_requests", MAX_WAITING_CALLS),
+    ("grpc.server.max_pending_requests_hard_limit", MAX_WAITING_CALLS),
 ]
+
+
+def _limiting(limits: ServiceLimits) -> list[tuple[str, int]]:
+    """The options that are flags."""
+    return [
+        ("grpc.max_receive_message_length", limits.body_bytes),
+        ("grpc.max_metadata_size", limits.header_bytes),
+        ("grpc.absolute_max_metadata_size", limits.header_bytes),
+        # One router may watch many lists over one connection.
+        ("grpc.max_concurrent_streams", limits.streams_per_connection),
+        # Those beyond are closed as soon as they are there.
+        ("grpc.max_allowed_incoming_connections", limits.grpc_connections),
+    ]
 
 
 class GrpcFace:
@@ -49,12 +69,14 @@ class GrpcFace:
         service: PoolDiscovery,
         address: str,
         credentials: grpc.ServerCredentials | None = None,
+        limits: ServiceLimits | None = None,
     ) -> None:
         """Binds the address, in plain text without `credentials`. Raises OSError when it cannot."""
-        self._server = grpc.aio.server(options=OPTIONS)
+        self._server = steady_server([*OPTIONS, *_limiting(limits or ServiceLimits())])
+        self._stopping = False
         self.health = Health([SERVICE])
         health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)
-        self._server.add_generic_rpc_handlers((service.handlers(),))
+        self._server.add_registered_method_handlers(SERVICE, service.handlers())
         names = (SERVICE, "grpc.health.v1.Health", reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, self._server)
         try:
@@ -69,6 +91,15 @@ class GrpcFace:
         """Takes connections."""
         await self._server.start()
 
+    async def run(self) -> None:
+        """For ever: raises when gRPC has stopped serving without having been told to."""
+        while await self._server.wait_for_termination(_LOOK_SECONDS):
+            pass
+        if not self._stopping:
+            raise RuntimeError("gRPC has stopped serving")
+        await asyncio.get_running_loop().create_future()
+
     async def stop(self, grace: float) -> None:
         """Takes no more calls, and waits for those under way for at most `grace` seconds."""
+        self._stopping = True
         await self._server.stop(grace)

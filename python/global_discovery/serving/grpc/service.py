@@ -11,49 +11,72 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import grpc
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
 from global_discovery.domain import rules
-from global_discovery.domain.errors import DiscoveryError, InvalidInput, Violation, together
+from global_discovery.domain.errors import (
+    DiscoveryError,
+    ScopeChanged,
+    SlowWatcher,
+    Unavailable,
+    together,
+)
 from global_discovery.domain.lease import Heartbeat, Withdrawal
-from global_discovery.domain.pool import PoolKey, Registration
-from global_discovery.serving import wire
+from global_discovery.domain.pool import Registration
+from global_discovery.serving import turns, wire
+from global_discovery.serving.access.guard import ROUTERS, Guard, Visit
 from global_discovery.serving.byte_cache import ByteCache
-from global_discovery.serving.caller import HEADER, Callers, grpc_peer_address
 from global_discovery.serving.core import Core
 from global_discovery.serving.explanation_wire import explanation_response
 from global_discovery.serving.grpc import errors
+from global_discovery.serving.grpc.peer import FACE, Context, GrpcPeer
+from global_discovery.serving.grpc.requests import (
+    filter_of,
+    idle_interval,
+    key_of,
+    page_of,
+    parse,
+    resume,
+)
+from global_discovery.serving.limits import counted
 from global_discovery.serving.log import log_internal_error
 from global_discovery.serving.metrics import CallMetrics
+from global_discovery.serving.tracing.tracer import Tracer
 from global_discovery.v1 import pool_discovery_pb2 as pb
-from global_discovery.v1 import pool_pb2
 from global_discovery.view.fanout import (
-    DEFAULT_IDLE_SECONDS,
-    MAX_IDLE_SECONDS,
-    MIN_IDLE_SECONDS,
     FanOut,
     Watcher,
 )
-from global_discovery.view.filters import EVERYTHING, NoFilter, PoolFilter
-from global_discovery.view.pages import Pages
-from global_discovery.view.position import BadPosition
+from global_discovery.view.filters import NoFilter
 from global_discovery.view.view import Filter, View
 
 _LEASE_ID = pb.RegisterPoolResponse.LEASE_ID_FIELD_NUMBER
 SERVICE = "global_discovery.v1.PoolDiscoveryService"
-FACE = "grpc"
+RENEWALS_A_TURN = 500
+"""Of one call, before others are worked for: half a millisecond."""
+_MAY_BE_LARGE = {"RenewPools"}
 M = TypeVar("M", bound=Message)
-Context = grpc.aio.ServicerContext[bytes, bytes]
+R = TypeVar("R")
+Handle = Callable[[Any, Visit, Context], Awaitable[R]]
 
 
 class PoolDiscovery:
     """The handlers of the service."""
 
-    def __init__(self, core: Core, callers: Callers, metrics: CallMetrics) -> None:
-        """Serves from `core`."""
+    def __init__(
+        self, core: Core, guard: Guard, metrics: CallMetrics, tracer: Tracer | None = None
+    ) -> None:
+        """Serves from `core` what `guard` allows.
+
+        Unary calls are traced by `tracer`; streams live too long for it.
+        """
+        self._tracer = tracer
         self._core = core
-        self._callers = callers
+        self._guard = guard
         self._metrics = metrics
+        self._turns = core.turns
+        self._budget = core.budget
+        self._large = core.large_calls
         self._checked: ByteCache[Registration] = ByteCache()
         self._instance_id = core.settings.instance_id
         self._named = ((errors.INSTANCE, self._instance_id),)
@@ -64,9 +87,11 @@ class PoolDiscovery:
         ).SerializeToString()
         """What every answer to RegisterPool begins with."""
 
-    def handlers(self) -> grpc.GenericRpcHandler:
-        """The service, to be added to a server."""
-        unary: dict[str, tuple[type[Message], Callable[[Any, Context], Awaitable[bytes]]]] = {
+    def handlers(self) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
+        """The methods of the service by name, to be registered with a server."""
+        unary: dict[
+            str, tuple[type[Message], Callable[[Any, Visit, Context], Awaitable[bytes]]]
+        ] = {
             "RegisterPool": (pb.RegisterPoolRequest, self._register_pool),
             "RenewPools": (pb.RenewPoolsRequest, self._renew_pools),
             "DeregisterPool": (pb.DeregisterPoolRequest, self._deregister_pool),
@@ -74,39 +99,58 @@ class PoolDiscovery:
             "ListRouters": (pb.ListRoutersRequest, self._list_routers),
             "ExplainPool": (pb.ExplainPoolRequest, self._explain_pool),
         }
-        streams: dict[str, tuple[type[Message], Callable[[Any, Context], Awaitable[None]]]] = {
+        streams: dict[
+            str, tuple[type[Message], Callable[[Any, Visit, Context], Awaitable[None]]]
+        ] = {
             "WatchPools": (pb.WatchPoolsRequest, self._watch_pools),
             "WatchRouters": (pb.WatchRoutersRequest, self._watch_routers),
         }
-        methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+        return {
             name: grpc.unary_unary_rpc_method_handler(self._answered(name, *how))
             for name, how in unary.items()
         } | {
             name: grpc.unary_stream_rpc_method_handler(self._answered(name, *how, timed=False))
             for name, how in streams.items()
         }
-        return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     def _answered(
         self,
         method: str,
         request_type: type[M],
-        handle: Callable[[M, Context], Awaitable[Any]],
+        handle: Callable[[M, Visit, Context], Awaitable[Any]],
         *,
         timed: bool = True,
     ) -> Callable[[bytes, Context], Awaitable[Any]]:
         """Wraps a handler: parses its request, turns every error into a status, counts the call."""
+        tracer = self._tracer if timed else None
 
         async def call(data: bytes, context: Context) -> Any:
             started = time.perf_counter()
-            code = "CANCELLED"
+            code, account = "CANCELLED", ""
+            metadata = () if tracer is None else context.invocation_metadata() or ()
+            span = None if tracer is None else tracer.rpc(method, metadata)
             try:
-                answer = await handle(_parse(request_type, data), context)
+                account = counted(self._guard.anybody(GrpcPeer(context)))
+                visit = await self._guard.visit(GrpcPeer(context), method)
+                account = counted(visit.caller)
+                self._budget.seen(account)
+                await self._turns.take(account)
+                if method != "RenewPools":
+                    self._core.limits.take_bytes(account, len(data))
+                if len(data) <= turns.LARGE_BYTES or method in _MAY_BE_LARGE:
+                    request = parse(request_type, data)
+                else:
+                    async with self._large.one(account, len(data)):
+                        request = parse(request_type, data)
+                answer = await handle(request, visit, context)
                 code = "OK"
                 return answer
-            except DiscoveryError as error:
+            except DiscoveryError as raised:
+                error = self._core.limits.judged(raised, account)
                 code = errors.code_of(error).name
                 self._metrics.refused(FACE, error.reason)
+                if not isinstance(error, Unavailable | SlowWatcher | ScopeChanged):
+                    await self._budget.spend(account, turns.MISTAKE)
                 await errors.abort(context, errors.status_of(error), self._instance_id)
             except grpc.aio.BaseError:
                 # The call is over for gRPC: its client went while we wrote to it.
@@ -119,45 +163,78 @@ class PoolDiscovery:
             finally:
                 seconds = time.perf_counter() - started if timed else None
                 self._metrics.answered(FACE, method, code, seconds)
+                if span is not None:
+                    span.end(code)
 
         return call
 
     # -- registrations -------------------------------------------------------
 
-    async def _register_pool(self, request: pb.RegisterPoolRequest, context: Context) -> bytes:
+    async def _register_pool(
+        self, request: pb.RegisterPoolRequest, visit: Visit, context: Context
+    ) -> bytes:
+        visit.register_anything()
+        registration = self._registration(request)
+        visit.register(registration.key)
+        account = counted(visit.caller)
         heartbeat = Heartbeat(
-            self._registration(request),
-            caller=self._caller(context),
+            registration,
+            caller=visit.caller.address,
+            identity=visit.caller.identity,
+            account=account,
             relay_id=request.relay_id,
             lease_id=request.lease_id,
             sequence=request.sequence,
         )
         lease = await self._core.registrar.register(heartbeat)
+        if cost := turns.cost_of(lease):
+            await self._budget.spend(account, cost)
         context.set_trailing_metadata(self._named)
         return self._terms + wire.field(_LEASE_ID, lease.lease_id.encode())
 
-    async def _renew_pools(self, request: pb.RenewPoolsRequest, context: Context) -> bytes:
+    async def _renew_pools(
+        self, request: pb.RenewPoolsRequest, visit: Visit, context: Context
+    ) -> bytes:
         del context
+        scope = visit.register_anything()
         rules.check_lease_ids(request.lease_ids)
-        renewals = await self._core.registrar.renew(request.lease_ids)
+        account = counted(visit.caller)
+        unknown: list[str] = []
+        not_stored: list[str] = []
+        retry_after = 0.0
+        for first in range(0, len(request.lease_ids) or 1, RENEWALS_A_TURN):
+            if first:
+                await self._turns.take(account)
+            ids = request.lease_ids[first : first + RENEWALS_A_TURN]
+            renewals = await self._core.registrar.renew(ids, scope)
+            unknown += renewals.unknown
+            not_stored += renewals.not_stored
+            retry_after = max(retry_after, renewals.retry_after)
+        await self._budget.spend(account, turns.ANY_OTHER + turns.UNKNOWN_LEASE * len(unknown))
         terms = self._core.settings.terms
         return pb.RenewPoolsResponse(
-            unknown_lease_ids=renewals.unknown,
-            not_renewed_lease_ids=renewals.not_stored,
-            retry_delay_secs=round(renewals.retry_after),
+            unknown_lease_ids=unknown,
+            not_renewed_lease_ids=not_stored,
+            retry_delay_secs=round(retry_after),
             lease_duration_secs=terms.lease_duration,
             heartbeat_interval_secs=terms.heartbeat_interval,
         ).SerializeToString()
 
-    async def _deregister_pool(self, request: pb.DeregisterPoolRequest, context: Context) -> bytes:
+    async def _deregister_pool(
+        self, request: pb.DeregisterPoolRequest, visit: Visit, context: Context
+    ) -> bytes:
+        del context
+        visit.register_anything()
         key, relays, _ = together(
-            lambda: _key(request.key),
+            lambda: key_of(request.key),
             lambda: rules.check_relays(request.relays),
             lambda: rules.check_caller_ids(relay_id=request.relay_id, lease_id=request.lease_id),
         )
+        visit.register(key)
         withdrawal = Withdrawal(
             key=key,
-            caller=self._caller(context),
+            caller=visit.caller.address,
+            identity=visit.caller.identity,
             lease_ids=(request.lease_id,) if request.lease_id else (),
             relay_id=request.relay_id,
             relays=relays,
@@ -181,45 +258,64 @@ class PoolDiscovery:
             rules.check_caller_ids(relay_id=relay_id, lease_id=lease_id, sequence=sequence)
         return registration
 
-    def _caller(self, context: Context) -> str:
-        connection = grpc_peer_address(context.peer())
-        if self._callers.trusts_nobody:
-            return connection
-        metadata = context.invocation_metadata() or ()
-        forwarded = [str(value) for name, value in metadata if name == HEADER]
-        return self._callers.address(connection, forwarded)
-
     # -- lists ---------------------------------------------------------------
 
-    async def _list_pools(self, request: pb.ListPoolsRequest, context: Context) -> bytes:
+    async def _list_pools(
+        self, request: pb.ListPoolsRequest, visit: Visit, context: Context
+    ) -> bytes:
         del context
-        wanted = _filter(request.filter)
-        return _page(self._core.pool_pages, self._core.pools, wanted, request, wire.pool_field)
+        wanted = filter_of(request.filter, visit.read())
+        if not request.page_token:
+            await self._core.prepare_list(self._core.pools, wanted, counted(visit.caller))
+        page = page_of(self._core.pool_pages, self._core.pools, wanted, request, wire.pool_field)
+        await self._spend_on_list(visit, page)
+        return page
 
-    async def _list_routers(self, request: pb.ListRoutersRequest, context: Context) -> bytes:
+    async def _list_routers(
+        self, request: pb.ListRoutersRequest, visit: Visit, context: Context
+    ) -> bytes:
         del context
-        return _page(
+        visit.read(ROUTERS)
+        page = page_of(
             self._core.router_pages, self._core.routers, NoFilter(), request, wire.router_field
         )
+        await self._spend_on_list(visit, page)
+        return page
 
-    async def _explain_pool(self, request: pb.ExplainPoolRequest, context: Context) -> bytes:
+    async def _spend_on_list(self, visit: Visit, page: bytes) -> None:
+        await self._budget.spend(counted(visit.caller), turns.LISTED_BYTE * len(page))
+
+    async def _explain_pool(
+        self, request: pb.ExplainPoolRequest, visit: Visit, context: Context
+    ) -> bytes:
         del context
-        explanation = self._core.explain(_key(request.key))
+        visit.read()
+        key = key_of(request.key)
+        scope = visit.read_key(key)
+        await self._budget.spend(counted(visit.caller), turns.MISTAKE)
+        explanation = self._core.explain(key, scope.holds)
         server = self._server_info()
         return explanation_response(explanation, server).SerializeToString()
 
     # -- streams -------------------------------------------------------------
 
-    async def _watch_pools(self, request: pb.WatchPoolsRequest, context: Context) -> None:
+    async def _watch_pools(
+        self, request: pb.WatchPoolsRequest, visit: Visit, context: Context
+    ) -> None:
+        scope, watchers = visit.read(), self._core.pool_watchers
         await self._watch(
-            self._core.pool_watchers, lambda: _filter(request.filter), request, context
+            visit, watchers, lambda: filter_of(request.filter, scope), request, context
         )
 
-    async def _watch_routers(self, request: pb.WatchRoutersRequest, context: Context) -> None:
-        await self._watch(self._core.router_watchers, NoFilter, request, context)
+    async def _watch_routers(
+        self, request: pb.WatchRoutersRequest, visit: Visit, context: Context
+    ) -> None:
+        visit.read(ROUTERS)
+        await self._watch(visit, self._core.router_watchers, NoFilter, request, context)
 
     async def _watch(
         self,
+        visit: Visit,
         fanout: FanOut[Any],
         read_filter: Callable[[], Filter],
         request: pb.WatchPoolsRequest | pb.WatchRoutersRequest,
@@ -227,15 +323,36 @@ class PoolDiscovery:
     ) -> None:
         wanted, idle_seconds, _ = together(
             read_filter,
-            lambda: _idle_seconds(request.idle_interval_secs),
-            lambda: _resume(fanout.view, request.position, NoFilter()),
+            lambda: idle_interval(request.idle_interval_secs),
+            lambda: resume(fanout.view, request.position, NoFilter()),
         )
-        sequence = _resume(fanout.view, request.position, wanted)
-        watcher = fanout.open(wanted, sequence, idle_seconds)
+        sequence = resume(fanout.view, request.position, wanted)
+        account = counted(visit.caller)
+        give_back = self._core.limits.seats.take(account)
+        try:
+            await self._charge_watch(fanout.view, wanted, sequence, account)
+            watcher = fanout.open(wanted, sequence, idle_seconds, peer=visit.caller.account)
+            await self._serve_watch(visit, watcher, context, idle_seconds)
+        finally:
+            give_back()
+
+    async def _charge_watch(
+        self, view: View[Any], wanted: Filter, sequence: int | None, account: str
+    ) -> None:
+        if sequence is not None:
+            await self._budget.spend(account, turns.NEW_WATCH)
+            return
+        await self._budget.spend(account, turns.NEW_WATCH + turns.SNAPSHOT_POOL * len(view))
+        await self._core.prepare_list(view, wanted, account)
+
+    async def _serve_watch(
+        self, visit: Visit, watcher: Watcher[Any], context: Context, idle_seconds: int
+    ) -> None:
         try:
             server = self._server_info(idle_seconds)
-            await context.write(pb.WatchPoolsResponse(server=server).SerializeToString())
-            await _follow(watcher, context)
+            with visit.following(watcher.end):
+                await context.write(pb.WatchPoolsResponse(server=server).SerializeToString())
+                await _follow(watcher, context)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if watcher.failure is None or not watcher.gave_up or task is None or task.uncancel():
@@ -263,59 +380,3 @@ async def _follow(watcher: Watcher[Any], context: Context) -> None:
         for frame in await watcher.next():
             await context.write(frame)
             watcher.progress()
-
-
-def _page(
-    pages: Pages[Any],
-    view: View[Any],
-    wanted: Filter,
-    request: pb.ListPoolsRequest | pb.ListRoutersRequest,
-    entry_field: Callable[[Any], bytes],
-) -> bytes:
-    page = pages.page(wanted, request.page_size, request.page_token)
-    return wire.list_response(
-        map(entry_field, page.entries),
-        mark=page.snapshot.mark,
-        position=view.position(page.snapshot.sequence, wanted),
-        next_page_token=page.next_page_token,
-    )
-
-
-def _parse(request_type: type[M], data: bytes) -> M:
-    try:
-        return request_type.FromString(data)
-    except DecodeError:
-        message = f"is no {request_type.DESCRIPTOR.name} in UTF-8"
-        raise InvalidInput([Violation("request", message)]) from None
-
-
-def _key(message: pool_pb2.PoolKey) -> PoolKey:
-    return rules.check_key(message.cluster_id, message.namespace, message.dgd_name)
-
-
-def _filter(message: pb.PoolFilter) -> PoolFilter:
-    if not message.ByteSize():
-        return EVERYTHING
-    return PoolFilter(
-        models=frozenset(message.models),
-        regions=frozenset(message.regions),
-        cluster_ids=frozenset(message.cluster_ids),
-        namespaces=frozenset(message.namespaces),
-    )
-
-
-def _idle_seconds(asked: int) -> int:
-    seconds = asked or DEFAULT_IDLE_SECONDS
-    if not MIN_IDLE_SECONDS <= seconds <= MAX_IDLE_SECONDS:
-        limits = f"must be {MIN_IDLE_SECONDS} to {MAX_IDLE_SECONDS}, or 0 for the default"
-        raise InvalidInput([Violation("idle_interval_secs", limits)])
-    return seconds
-
-
-def _resume(view: View[Any], position: str, wanted: Filter) -> int | None:
-    if not position:
-        return None
-    try:
-        return view.resume(position, wanted)
-    except BadPosition:
-        raise InvalidInput([Violation("position", "is no position of this service")]) from None

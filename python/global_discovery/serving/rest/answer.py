@@ -3,11 +3,14 @@
 Answers are immutable and may be kept and given to any number of callers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 import orjson
+from aiohttp.web import StreamResponse
 from multidict import CIMultiDict, CIMultiDictProxy
+
+from global_discovery.serving.turns import ANY_OTHER
 
 JSON = "application/json"
 PROBLEM = "application/problem+json"
@@ -23,6 +26,18 @@ class Answer(NamedTuple):
     body: bytes | None = None
     close: bool = False
     """Whether the connection ends with it."""
+    cost: float = ANY_OTHER
+    """What its caller is charged for it; see serving/turns.py."""
+
+
+class Streamed(NamedTuple):
+    """An answer of status 200 that goes on. `write` writes its body, and may take for ever.
+
+    `write` raises ConnectionError, or whatever the response raises, when its caller left.
+    """
+
+    headers: CIMultiDictProxy[str]
+    write: Callable[[StreamResponse], Awaitable[None]]
 
 
 def headers(

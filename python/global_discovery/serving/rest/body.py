@@ -5,6 +5,7 @@ body without a length is read up to the limit and no further.
 """
 
 import asyncio
+from collections.abc import Callable
 
 from aiohttp import web
 from aiohttp.http import HttpVersion11
@@ -17,19 +18,37 @@ from global_discovery.serving.rest.deadline import let_in
 from global_discovery.serving.rest.problem import Problem
 from global_discovery.serving.rest.request_parts import is_json
 
-MAX_BODY_BYTES = 1024 * 1024
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-async def read_json_body(request: web.BaseRequest, limits: Limits) -> bytes:
-    """The body's bytes. Raises Problem (400, 408, 413, 415) and CallerGone."""
-    _check_headers(request)
+async def read_json_body(
+    request: web.BaseRequest,
+    limits: Limits,
+    *,
+    max_bytes: int,
+    took: Callable[[int], None],
+) -> bytes:
+    """The body's bytes, `max_bytes` at the most.
+
+    `took` is told its size, before it is read where the headers say it. Raises what
+    that raises, Problem (400, 408, 413, 415) and CallerGone.
+    """
+    size = _check_headers(request, max_bytes)
+    if size is not None:
+        took(size)
+    body = await _read_body(request, limits, max_bytes)
+    if size is None:
+        took(len(body))
+    return body
+
+
+async def _read_body(request: web.BaseRequest, limits: Limits, max_bytes: int) -> bytes:
     content = request.content
     if content.is_eof():
         return content.read_nowait()
     await _say_continue(request)
     try:
-        return await _read(content, limits)
+        return await _read(content, limits, max_bytes)
     except TimeoutError:
         raise problem.too_slow("the body") from None
     except RequestPayloadError:
@@ -38,11 +57,11 @@ async def read_json_body(request: web.BaseRequest, limits: Limits) -> bytes:
         raise CallerGone from error
 
 
-async def _read(content: StreamReader, limits: Limits) -> bytes:
+async def _read(content: StreamReader, limits: Limits, max_bytes: int) -> bytes:
     loop = asyncio.get_running_loop()
     end = loop.time() + limits.body_seconds
     chunks: list[bytes] = []
-    room = MAX_BODY_BYTES
+    room = max_bytes
     while True:
         deadline = min(loop.time() + limits.body_stall_seconds, end)
         try:
@@ -59,11 +78,12 @@ async def _read(content: StreamReader, limits: Limits) -> bytes:
             return b"".join(chunks)
         room -= len(chunk)
         if room < 0:
-            raise _too_large()
+            raise _too_large(max_bytes)
         chunks.append(chunk)
 
 
-def _check_headers(request: web.BaseRequest) -> None:
+def _check_headers(request: web.BaseRequest, max_bytes: int) -> int | None:
+    """Refuses what the headers alone tell; the length of the body, when they tell it."""
     headers = request.headers
     if not is_json(headers.get("Content-Type", "")):
         raise Problem(
@@ -81,8 +101,11 @@ def _check_headers(request: web.BaseRequest) -> None:
                 header_fields={"Accept-Encoding": "identity"},
             )
     length = headers.get("Content-Length", "")
-    if length.isascii() and length.isdigit() and _exceeds(length, MAX_BODY_BYTES):
-        raise _too_large()
+    if not (length.isascii() and length.isdigit()):
+        return None
+    if _exceeds(length, max_bytes):
+        raise _too_large(max_bytes)
+    return int(length)
 
 
 def _exceeds(digits: str, limit: int) -> bool:
@@ -97,7 +120,5 @@ async def _say_continue(request: web.BaseRequest) -> None:
         request.transport.write(_CONTINUE)
 
 
-def _too_large() -> Problem:
-    return Problem(
-        413, "BODY_TOO_LARGE", f"the body is larger than {MAX_BODY_BYTES} bytes", close=True
-    )
+def _too_large(max_bytes: int) -> Problem:
+    return Problem(413, "BODY_TOO_LARGE", f"the body is larger than {max_bytes} bytes", close=True)

@@ -9,20 +9,24 @@ answer, and an end of the process that waits for nobody but the calls under way.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from aiohttp import web
-from aiohttp.http_exceptions import LineTooLong
+from aiohttp.http import HttpVersion10, HttpVersion11
+from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError, _ErrInfo
 
-from global_discovery.serving.caller import peer_address
+from global_discovery.serving.caller import HEADER, Caller, Callers, peer_address
 from global_discovery.serving.rest import problem
 from global_discovery.serving.rest.deadline import TURNS, Deadline
 from global_discovery.serving.rest.problem import Problem
+
+if TYPE_CHECKING:
+    from global_discovery.serving.rest.connection_server import ConnectionServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,14 @@ class Limits:
     linger_seconds: float = 2.0
     """For reading a refused request to its end, so that its answer is not lost; and for
     the other side of TLS to say that it ends too."""
+
+
+def caller_of(callers: Callers, request: web.BaseRequest) -> Caller:
+    """Who asks, as far as the connection and its headers tell."""
+    connection = cast("Connection", request.protocol).peer
+    if callers.trusts_nobody:
+        return Caller(connection)
+    return Caller(callers.address(connection, request.headers.getall(HEADER, ())))
 
 
 class CallerGone(Exception):
@@ -83,26 +95,45 @@ class Connection(RequestHandler):
         """The request that was taken from the queue and has no answer yet."""
         self._sends_no_more = False
         self._open: asyncio.Transport | None = None
+        self._is_refused = False
         self.peer = ""
         """The address at the other end, in its canonical form."""
         self.certified = False
         """Whether the caller showed a certificate of a CA that we trust."""
+        self.certificate_names: tuple[tuple[str, ...], tuple[str, ...]] = (), ()
+        """The URI names and the DNS names of that certificate."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
-        super().connection_made(transport)
         self._open = cast("asyncio.Transport", transport)
+        if not self._admitted(self._open):
+            return
+        super().connection_made(transport)
         self._server.opened(self)
         tls = transport.get_extra_info("ssl_object")
         self.certified = tls is not None and tls.getpeercert(binary_form=True) is not None
+        if self.certified:
+            self.certificate_names = _names_in(tls.getpeercert())
+        if not self.peer:
+            self.abort()
+
+    def _admitted(self, transport: asyncio.Transport) -> bool:
+        """Whether there is room for it; else it gets an answer to whatever it wants to ask."""
         peername = transport.get_extra_info("peername")
         if peername:
             self.peer = peer_address(peername[0])
-        else:
-            self.abort()
+        refusal = self._server.enter(self)
+        self._is_refused = refusal is not None
+        if refusal is not None:
+            transport.write(refusal)
+            transport.close()
+        return refusal is None
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Called by the loop."""
+        if self._is_refused:
+            self._open = None
+            return
         self._stop_headers_timer()
         self._stop_write_timer()
         super().connection_lost(exc)
@@ -113,6 +144,8 @@ class Connection(RequestHandler):
 
     def eof_received(self) -> bool:  # type: ignore[override] # asyncio asks, aiohttp never does
         """Called by the loop: the caller sends no more, but may wait for its answers."""
+        if self._is_refused:
+            return False
         self._sends_no_more = True
         if self._ended is not None:
             self._ended.set()
@@ -124,6 +157,8 @@ class Connection(RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop, and by aiohttp with nothing to go on parsing."""
+        if self._is_refused:
+            return
         super().data_received(data)
         waiter = self._waiter
         if waiter is None or waiter.done():
@@ -169,6 +204,11 @@ class Connection(RequestHandler):
             answered[0].force_close()
         return answered
 
+    @property
+    def sends_no_more(self) -> bool:
+        """Whether the caller is gone, or has ended its side."""
+        return self._sends_no_more or self._open is None
+
     def close_if_idle(self) -> None:
         """Ends it at once unless a call is under way, whose answer will end it."""
         waiter = self._waiter
@@ -206,6 +246,11 @@ class Connection(RequestHandler):
     ) -> Coroutine[Any, Any, tuple[web.StreamResponse, bool]]:
         """Called by aiohttp in the same step in which it takes a request from the queue."""
         self._at_hand = request
+        if request._version not in _VERSIONS:  # noqa: SLF001 - `version` remembers what it told
+            # The parser lets HTTP/0.9 and HTTP/2.0 pass; the answer would claim to be in them.
+            request._version = HttpVersion10  # noqa: SLF001 - it takes its version from nowhere else
+            error = BadHttpMessage("another version of HTTP")
+            request_handler = self._make_error_handler(_ErrInfo(400, error, ""))
         return super()._handle_request(request, start_time, request_handler)
 
     def _process_keepalive(self) -> None:
@@ -329,58 +374,11 @@ class Connection(RequestHandler):
 
 
 _LATE = 408
+_VERSIONS = (HttpVersion10, HttpVersion11)
 
 
-class ConnectionServer(web.Server):
-    """The connections of one port."""
-
-    def __init__(self, gate: Gate, limits: Limits) -> None:
-        """`gate` answers."""
-        super().__init__(gate)
-        self.gate = gate
-        self.draining = False
-        self._limits = limits
-        self._all: set[Connection] = set()
-        self._none_left = asyncio.Event()
-        self._none_left.set()
-
-    def __call__(self) -> Connection:
-        """A protocol for one new connection."""
-        return Connection(
-            self,
-            self._limits,
-            loop=self._loop,
-            access_log=None,
-            keepalive_timeout=self._limits.idle_seconds,
-            lingering_time=self._limits.linger_seconds,
-            auto_decompress=False,
-        )
-
-    def opened(self, connection: Connection) -> None:
-        """A connection is there."""
-        self._all.add(connection)
-        self._none_left.clear()
-        if self.draining:
-            connection.force_close()
-
-    def closed(self, connection: Connection) -> None:
-        """A connection is gone."""
-        self._all.discard(connection)
-        if not self._all:
-            self._none_left.set()
-
-    async def drain(self, grace: float) -> None:
-        """Ends idle connections at once, the others once answered, and all after `grace`."""
-        self.draining = True
-        for connection in list(self._all):
-            connection.close_if_idle()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(grace):
-                await self._none_left.wait()
-        for connection in list(self._all):
-            connection.abort()
-        await self.shutdown(_CANCEL_SECONDS)
-
-
-_CANCEL_SECONDS = 0.1
-"""For a handler that was cancelled to end."""
+def _names_in(certificate: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Those of its subjectAltName, as `ssl` gives them."""
+    names: Sequence[tuple[str, str]] = certificate.get("subjectAltName", ())
+    uris = tuple(name for kind, name in names if kind == "URI")
+    return uris, tuple(name for kind, name in names if kind == "DNS")

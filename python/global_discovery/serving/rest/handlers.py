@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from aiohttp import web
 
@@ -10,30 +10,30 @@ from global_discovery.domain import rules
 from global_discovery.domain.errors import InvalidInput, Violation, together
 from global_discovery.domain.lease import Heartbeat, Withdrawal
 from global_discovery.domain.pool import PoolKey
-from global_discovery.serving.caller import HEADER, Callers
+from global_discovery.serving.access.guard import ROUTERS
 from global_discovery.serving.core import Core
 from global_discovery.serving.rest.answer import NO_CONTENT, Answer, json_answer
 from global_discovery.serving.rest.body import read_json_body
-from global_discovery.serving.rest.connection import Connection, Limits
+from global_discovery.serving.rest.connection import Limits
 from global_discovery.serving.rest.list_body import ListBodies, pools_json, routers_json
+from global_discovery.serving.rest.pool_filter import FILTERS, pool_filter
 from global_discovery.serving.rest.problem import Problem
-from global_discovery.serving.rest.registration_body import RegistrationBodies
+from global_discovery.serving.rest.registration_body import RegisterCall, RegistrationBodies
 from global_discovery.serving.rest.request_parts import key_part, lease_ids, query_parameters
 from global_discovery.serving.rest.route import KEY_PATH, Call, Route
-from global_discovery.view.filters import EVERYTHING, MAX_VALUES, NoFilter, PoolFilter
+from global_discovery.serving.turns import LARGE_BYTES, cost_of
+from global_discovery.view.filters import EVERYTHING, NoFilter
 from global_discovery.view.view import Filter
 
-_FILTERS = ("model", "region", "cluster_id", "namespace")
 _NO_FILTER = NoFilter()
 
 
 class DiscoveryHandlers:
     """Serves from the core, in the same loop."""
 
-    def __init__(self, core: Core, callers: Callers, limits: Limits) -> None:
+    def __init__(self, core: Core, limits: Limits) -> None:
         """`limits` are those of reading a body."""
         self._core = core
-        self._callers = callers
         self._limits = limits
         self._registrations = RegistrationBodies()
         self._pools = ListBodies(core.pools, pools_json)
@@ -49,26 +49,48 @@ class DiscoveryHandlers:
 
     async def register_pool(self, call: Call) -> Answer:
         """`POST /pools`: registers, and is the heartbeat."""
+        visit = await call.visit()
+        visit.register_anything()
         query_parameters(call.query, ())
-        said = self._registrations.read(await read_json_body(call.request, self._limits))
+        said = await self._said(call)
+        visit.register(said.registration.key)
         heartbeat = Heartbeat(
             said.registration,
-            caller=self._caller(call.request),
+            caller=visit.caller.address,
+            identity=visit.caller.identity,
+            account=call.account,
             relay_id=said.relay_id,
             lease_id=said.lease_id,
             sequence=said.sequence,
         )
         lease = await self._core.registrar.register(heartbeat)
-        return json_answer(
+        answer = json_answer(
             {
                 "lease_duration_secs": lease.terms.lease_duration,
                 "heartbeat_interval_secs": lease.terms.heartbeat_interval,
                 "lease_id": lease.lease_id,
             }
         )
+        return answer._replace(cost=cost_of(lease))
+
+    async def _said(self, call: Call) -> RegisterCall:
+        account = call.account
+        limits = self._core.limits
+        body = await read_json_body(
+            call.request,
+            self._limits,
+            max_bytes=limits.allowed.body_bytes,
+            took=partial(limits.take_bytes, account),
+        )
+        if len(body) <= LARGE_BYTES:
+            return self._registrations.read(body)
+        async with self._core.large_calls.one(account, len(body)):
+            return self._registrations.read(body)
 
     async def withdraw_pool(self, call: Call) -> Answer:
         """`DELETE` of a key: ends one share, or all."""
+        visit = await call.visit()
+        visit.register_anything()
         parameters = query_parameters(call.query, ("relay_id", "relay", "all"))
         all_shares = _all_shares(parameters["all"])
         key, relay_id, relays, lease_ids = together(
@@ -77,9 +99,11 @@ class DiscoveryHandlers:
             partial(_relays, parameters["relay"]),
             partial(_lease_ids, call.request),
         )
+        visit.register(key)
         withdrawal = Withdrawal(
             key=key,
-            caller=self._caller(call.request),
+            caller=visit.caller.address,
+            identity=visit.caller.identity,
             lease_ids=lease_ids,
             relay_id=relay_id,
             relays=relays,
@@ -90,47 +114,23 @@ class DiscoveryHandlers:
 
     async def list_pools(self, call: Call) -> Answer:
         """`GET /pools`."""
-        wanted = _filter(call.query) if call.query else EVERYTHING
+        scope = (await call.visit()).read()
+        wanted = EVERYTHING
+        if call.query or not scope.unlimited:
+            wanted = pool_filter(query_parameters(call.query, FILTERS), scope)
+        if not self._pools.is_kept(wanted):
+            await self._core.prepare_list(self._core.pools, wanted, call.account)
         return await _listed(self._pools, wanted, call.request)
 
     async def list_routers(self, call: Call) -> Answer:
         """`GET /routers`."""
+        (await call.visit()).read(ROUTERS)
         query_parameters(call.query, ())
         return await _listed(self._routers, _NO_FILTER, call.request)
 
-    def _caller(self, request: web.BaseRequest) -> str:
-        connection = cast("Connection", request.protocol).peer
-        if self._callers.trusts_nobody:
-            return connection
-        return self._callers.address(connection, request.headers.getall(HEADER, ()))
-
 
 async def _listed(lists: ListBodies[Any], wanted: Filter, request: web.BaseRequest) -> Answer:
-    headers = request.headers
-    if_none_match = None
-    if "If-None-Match" in headers:
-        if_none_match = ",".join(headers.getall("If-None-Match"))
-    accepted = ""
-    if "Accept-Encoding" in headers:
-        accepted = ",".join(headers.getall("Accept-Encoding"))
-    return await lists.body(wanted).answer(accepted, if_none_match)
-
-
-def _filter(query: str) -> PoolFilter:
-    values = {name: frozenset(given) for name, given in query_parameters(query, _FILTERS).items()}
-    too_many = [
-        Violation(name, f"must have at most {MAX_VALUES} different values")
-        for name, given in values.items()
-        if len(given) > MAX_VALUES
-    ]
-    if too_many:
-        raise InvalidInput(too_many)
-    return PoolFilter(
-        models=values["model"],
-        regions=values["region"],
-        cluster_ids=values["cluster_id"],
-        namespaces=values["namespace"],
-    )
+    return await lists.body(wanted).answer_to(request.headers)
 
 
 def _key(segments: Sequence[str]) -> PoolKey:

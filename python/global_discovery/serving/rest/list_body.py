@@ -5,9 +5,6 @@ position, and compressed once when the first caller wants that. While nothing
 has changed a call costs a look-up.
 """
 
-import asyncio
-import gzip
-import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -17,68 +14,15 @@ import orjson
 
 from global_discovery.domain.completeness import Mark
 from global_discovery.domain.pool import Pool, Router
-from global_discovery.serving.rest.answer import JSON, Answer, headers
-from global_discovery.serving.rest.request_parts import tag_matches, takes_gzip
+from global_discovery.serving.rest.answer import JSON
+from global_discovery.serving.rest.representation import Representation
 from global_discovery.view.view import Entry, Filter, Keyed, Snapshot, View
 
 T = TypeVar("T", bound=Keyed)
 
 MAX_KEPT = 256
 MAX_KEPT_BYTES = 64 * 1024 * 1024
-MIN_COMPRESSED_BYTES = 1024
-MAX_INLINE_BYTES = 32 * 1024
-"""What is compressed within the loop; more than this goes to a thread."""
-_GZIP_LEVEL = 4
 POSITION = "X-Global-Discovery-Position"
-
-
-class ListBody:
-    """One list as it is answered, in both codings."""
-
-    def __init__(self, body: bytes, position: str) -> None:
-        """`position` is not part of the content: it does not change the tag."""
-        digest = hashlib.blake2b(body, digest_size=16).hexdigest()
-        self._body = body
-        self._position = position
-        self._plain_tag = f'"{digest}"'
-        self._gzip_tag = f'"{digest}-gzip"'
-        self._plain = Answer(200, self._headers(self._plain_tag), body)
-        self._compressed: Answer | None = None
-        self._compressing: asyncio.Future[bytes] | None = None
-
-    def __len__(self) -> int:
-        """The size of the body in bytes."""
-        return len(self._body)
-
-    async def answer(self, accept_encoding: str, if_none_match: str | None) -> Answer:
-        """200 in the coding that the caller takes, or 304."""
-        zipped = len(self._body) >= MIN_COMPRESSED_BYTES and takes_gzip(accept_encoding)
-        if if_none_match is not None:
-            tag = self._gzip_tag if zipped else self._plain_tag
-            if tag_matches(if_none_match, tag):
-                return Answer(304, self._headers(tag, content_type=None))
-        return await self._zipped() if zipped else self._plain
-
-    async def _zipped(self) -> Answer:
-        if self._compressed is None:
-            data = await self._compress()
-            fields = self._headers(self._gzip_tag, {"Content-Encoding": "gzip"})
-            self._compressed = Answer(200, fields, data)
-        return self._compressed
-
-    async def _compress(self) -> bytes:
-        if len(self._body) <= MAX_INLINE_BYTES:
-            return _gzipped(self._body)
-        if self._compressing is None:
-            loop = asyncio.get_running_loop()
-            self._compressing = loop.run_in_executor(None, _gzipped, self._body)
-        return await asyncio.shield(self._compressing)
-
-    def _headers(
-        self, tag: str, extra: dict[str, str] | None = None, *, content_type: str | None = JSON
-    ) -> Any:
-        fields = {"ETag": tag, "Vary": "Accept-Encoding", POSITION: self._position}
-        return headers(content_type, fields | (extra or {}), cache="no-cache")
 
 
 class ListBodies(Generic[T]):
@@ -89,10 +33,10 @@ class ListBodies(Generic[T]):
         self._view = view
         self._encode = encode
         self._sequence = -1
-        self._kept: OrderedDict[bytes, ListBody] = OrderedDict()
+        self._kept: OrderedDict[bytes, Representation] = OrderedDict()
         self._kept_bytes = 0
 
-    def body(self, wanted: Filter) -> ListBody:
+    def body(self, wanted: Filter) -> Representation:
         """The list as it is now."""
         view = self._view
         view.refresh()
@@ -103,10 +47,15 @@ class ListBodies(Generic[T]):
         body = self._kept.get(wanted.fingerprint)
         return self._make(wanted) if body is None else body
 
-    def _make(self, wanted: Filter) -> ListBody:
+    def is_kept(self, wanted: Filter) -> bool:
+        """Whether `body` has nothing to do, unless the view moves."""
+        up_to_date = self._view.sequence == self._sequence
+        return up_to_date and wanted.fingerprint in self._kept
+
+    def _make(self, wanted: Filter) -> Representation:
         snapshot = self._view.snapshot(wanted)
         position = self._view.position(snapshot.sequence, wanted)
-        body = ListBody(self._encode(snapshot), position)
+        body = Representation(self._encode(snapshot), JSON, {POSITION: position})
         self._kept[wanted.fingerprint] = body
         self._kept_bytes += len(body)
         while len(self._kept) > 1 and (
@@ -191,7 +140,3 @@ def _time(seconds: float) -> str:
 
 def _number(seconds: float) -> int | float:
     return int(seconds) if seconds.is_integer() else seconds
-
-
-def _gzipped(body: bytes) -> bytes:
-    return gzip.compress(body, _GZIP_LEVEL, mtime=0)

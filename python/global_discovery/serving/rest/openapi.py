@@ -8,6 +8,7 @@ from global_discovery import __version__
 from global_discovery.domain import rules
 from global_discovery.serving.rest.answer import INSTANCE, JSON, PROBLEM
 from global_discovery.serving.rest.list_body import POSITION
+from global_discovery.serving.rest.openapi_page import PAGE_PATHS
 from global_discovery.serving.rest.openapi_schemas import SCHEMAS, Schema, key_part, ref
 from global_discovery.serving.rest.route import KEY_PATH
 from global_discovery.view.filters import MAX_VALUES
@@ -23,19 +24,25 @@ the service (`BREW`, `VERSION-CONTROL`, lower-case `get`) is 400, and the connec
 Paths are compared literally: other spellings (`/pools/`, `//pools`, `/%70ools`) are 404. Every \
 error is a problem document (RFC 9457), and every answer names the instance that gave it. Where \
 the service asks for client certificates (mTLS), a caller without one is answered 401 on every \
-path but the four probes. What is no HTTP/1.1 is 400, what arrives too slowly 408, and the \
+path but the four probes. Where it lets callers read or register only what a policy allows, a \
+caller without an identity is answered 401 and one with an identity 403, the same for a pool that \
+exists and for one that does not; lists show what the caller may read, as if there was nothing \
+else. What is no HTTP/1.1 is 400, what arrives too slowly 408, and the \
 connection then ends."""
 
 _PROBLEMS = {
     "400": "The request, a parameter or the body has the wrong form: no JSON object in UTF-8, a "
     "duplicate name, a lone surrogate, nesting above 32, or a value of the wrong type.",
+    "401": "This needs a caller with an identity, or the token was not accepted.",
+    "403": "The caller's identity may not do this, whether or not there is such a pool.",
     "404": "There was no such share.",
     "408": "The body did not arrive in time.",
     "409": "The `lease_id` was withdrawn: drop it, and register anew one lease later.",
     "413": "The body is larger than 1 MiB.",
     "415": "No Content-Type, another one than application/json in UTF-8, or a Content-Encoding.",
     "422": "Values of the right type that break a rule; `errors` names every field.",
-    "429": "The pool has as many shares as it may have.",
+    "429": "There are as many of them as there may be: shares of a pool, event streams, tokens "
+    "from one address that were not accepted, or what the `limit` that is named counts.",
     "500": "A fault of ours; `request_id` names it in our log.",
     "503": "This instance cannot do it now; another one may.",
 }
@@ -62,6 +69,27 @@ _HEADERS: Schema = {
 }
 
 _RETRIED = {"429", "503"}
+_CHALLENGE: Schema = {
+    "WWW-Authenticate": {
+        "description": "How to prove an identity (RFC 6750).",
+        "schema": {"type": "string"},
+    }
+}
+_SECURITY: Schema = {
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "JWT",
+        "description": "A service account's token, of the audience that the service asks for.",
+    },
+    "certificate": {
+        "type": "mutualTLS",
+        "description": "A client certificate; its URI name, else its first DNS name, counts.",
+    },
+}
+_OPTIONAL: list[Schema] = [{}, {"token": []}, {"certificate": []}]
+ACCESS = "401 403 429 503"
+"""What every path may answer that shows or changes pools or routers."""
 _INSTANCE_HEADER = {INSTANCE: ref("headers", INSTANCE)}
 _LIST_HEADERS = _INSTANCE_HEADER | {
     name: ref("headers", name) for name in ("ETag", "Vary", POSITION)
@@ -82,6 +110,7 @@ def document() -> Schema:
         "components": {
             "schemas": SCHEMAS,
             "headers": _HEADERS,
+            "securitySchemes": _SECURITY,
             "responses": {_name(status): _problem(status) for status in _PROBLEMS},
         },
     }
@@ -100,6 +129,8 @@ def _problem(status: str) -> Schema:
     headers = dict(_INSTANCE_HEADER)
     if status in _RETRIED:
         headers["Retry-After"] = ref("headers", "Retry-After")
+    if status == "401":
+        headers |= _CHALLENGE
     return {
         "description": _PROBLEMS[status],
         "headers": headers,
@@ -108,7 +139,8 @@ def _problem(status: str) -> Schema:
 
 
 def _operation(summary: str, name: str, good: Schema, problems: str, **rest: Any) -> dict[str, Any]:
-    responses = good | {status: ref("responses", _name(status)) for status in problems.split()}
+    told = sorted(set(problems.split()))
+    responses = good | {status: ref("responses", _name(status)) for status in told}
     return {"operationId": name, "summary": summary, **rest, "responses": responses}
 
 
@@ -141,7 +173,8 @@ _LIST_POOLS = _operation(
     "The pools that exist now",
     "listPools",
     {"200": _json("The list.", "PoolList", _LIST_HEADERS), "304": _NOT_MODIFIED},
-    "400 422 500",
+    f"400 422 500 {ACCESS}",
+    security=_OPTIONAL,
     description="Values of one filter are alternatives, filters combine with *and*; comparison is "
     f"exact; at most {MAX_VALUES} different values a filter. A "
     "complete list replaces what the caller had from the same instance, see "
@@ -166,7 +199,8 @@ _REGISTER_POOL = _operation(
     "Register a pool, and renew its lease",
     "registerPool",
     {"200": _json("The lease.", "Lease")},
-    "400 408 409 413 415 422 429 500 503",
+    f"400 408 409 413 415 422 429 500 503 {ACCESS}",
+    security=_OPTIONAL,
     description="The first call registers; each further one is the heartbeat, renews the lease "
     "and replaces the content. Shares of one pool are told apart by `relay_id`, else by `relays`, "
     "else by the caller's address, which is also recorded when no relays are given.",
@@ -180,7 +214,8 @@ _WITHDRAW_POOL = _operation(
     "Withdraw a share of a pool",
     "withdrawPool",
     {"204": {"description": "At least one share ended.", "headers": _INSTANCE_HEADER}},
-    "400 404 422 500 503",
+    f"400 404 422 500 503 {ACCESS}",
+    security=_OPTIONAL,
     description="For a planned shutdown. The share is named by `If-Match`, else `relay_id`, else "
     "`relay`, else the caller's address. A lease id that is not the current one ends nothing.",
     parameters=[
@@ -222,7 +257,8 @@ _LIST_ROUTERS = _operation(
     "The Global Routers",
     "listRouters",
     {"200": _json("The list.", "RouterList", _LIST_HEADERS), "304": _NOT_MODIFIED},
-    "400 500",
+    f"400 500 {ACCESS}",
+    security=_OPTIONAL,
     parameters=[_IF_NONE_MATCH],
 )
 
@@ -276,4 +312,5 @@ _PATHS: Schema = {
             "500",
         )
     },
+    **PAGE_PATHS,
 }

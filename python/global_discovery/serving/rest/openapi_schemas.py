@@ -211,7 +211,8 @@ SCHEMAS: Schema = {
     ),
     "Health": _object(
         {"status": {"type": "string", "enum": ["ok", "degraded"]}, **_MARK},
-        description="`degraded` while the list of pools is not complete.",
+        description="`degraded` while one of the lists is not complete or the store fails; "
+        "mark and reasons are those of both lists.",
     ),
     "Status": _object({"status": _text("One word.")}),
     "Problem": _object(
@@ -226,6 +227,7 @@ SCHEMAS: Schema = {
                 "description": "Every offending field, up to a limit.",
             },
             "more_errors": {"type": "integer", "description": "How many are not in `errors`."},
+            "limit": _text("With LIMIT_REACHED, which limit it is."),
             "request_id": _text("Names a fault of ours in our log."),
         },
         required=["title", "status", "detail", "code"],

@@ -13,11 +13,14 @@ import orjson
 
 from global_discovery.domain import errors
 from global_discovery.domain.errors import Violation
+from global_discovery.domain.limits import LimitReached
 from global_discovery.serving.rest.answer import PROBLEM, Answer, headers
+from global_discovery.serving.turns import MISTAKE
 
 TITLES = {
     400: "Bad Request",
     401: "Unauthorized",
+    403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed",
     408: "Request Timeout",
@@ -35,9 +38,15 @@ _STATUS: dict[type[errors.DiscoveryError], int] = {
     errors.LeaseWithdrawn: 409,
     errors.ShareNotFound: 404,
     errors.TooManyShares: 429,
+    LimitReached: 429,
     errors.Unavailable: 503,
     errors.StoreUnwritable: 503,
     errors.ShuttingDown: 503,
+    errors.Unauthenticated: 401,
+    errors.PermissionDenied: 403,
+    errors.AuthenticationUnavailable: 503,
+    errors.TooManyBadTokens: 429,
+    errors.ScopeChanged: 503,
 }
 
 
@@ -59,9 +68,9 @@ class Problem(Exception):
         super().__init__(detail)
         self.status = status
         self.code = code
-        self._violations = violations
+        self.violations = violations
         self._more = more or {}
-        self._header_fields = header_fields
+        self.header_fields = header_fields or {}
         self._close = close
 
     def answer(self) -> Answer:
@@ -72,32 +81,43 @@ class Problem(Exception):
             "detail": str(self),
             "code": self.code,
         }
-        if self._violations:
-            document["errors"] = [violation._asdict() for violation in self._violations]
+        if self.violations:
+            document["errors"] = [violation._asdict() for violation in self.violations]
         document.update(self._more)
-        fields = headers(PROBLEM, self._header_fields)
-        return Answer(self.status, fields, orjson.dumps(document), self._close)
+        fields = headers(PROBLEM, self.header_fields)
+        cost = 0.0 if self.status >= 500 else MISTAKE  # noqa: PLR2004 - from there on it is ours
+        return Answer(self.status, fields, orjson.dumps(document), self._close, cost)
 
 
 def of(error: errors.DiscoveryError, *, status: int | None = None) -> Problem:
     """How an error of the domain is told; `status` where it is not the usual one."""
-    retry: dict[str, str] = {}
+    fields: dict[str, str] = {}
     if error.retry_after is not None:
-        retry["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
+        fields["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
+    if isinstance(error, errors.Unauthenticated):
+        fields["WWW-Authenticate"] = _challenge(bad_token=error.bad_token)
     violations: Sequence[Violation] = ()
     more: dict[str, Any] = {}
     if isinstance(error, errors.InvalidInput):
         violations = error.violations
         if error.untold:
             more["more_errors"] = error.untold
+    if isinstance(error, LimitReached):
+        more["limit"] = error.limit.value
     return Problem(
         status or _STATUS[type(error)],
         error.reason,
         str(error),
         violations=violations,
         more=more,
-        header_fields=retry,
+        header_fields=fields,
     )
+
+
+def _challenge(*, bad_token: bool) -> str:
+    """RFC 6750, 3: without a token no error is named."""
+    challenge = 'Bearer realm="global-discovery"'
+    return challenge + ', error="invalid_token"' if bad_token else challenge
 
 
 def internal() -> tuple[Problem, str]:

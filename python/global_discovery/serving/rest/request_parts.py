@@ -93,6 +93,34 @@ def takes_gzip(accept_encoding: str) -> bool:
     return gzip > 0 and gzip >= weights.get("identity", 0.0)
 
 
+@lru_cache(maxsize=256)
+def wants_openmetrics(accept: str) -> bool:
+    """Whether OpenMetrics 1.0 is asked for by name, and not less welcome than the older text.
+
+    Ranges with `*` are no request for it: who knows neither format gets the text
+    that everyone reads.
+    """
+    weights = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
+    for entry in accept.lower().split(","):
+        media_type, *parameters = entry.split(";")
+        name = media_type.strip()
+        if name in weights and _readable(name, parameters):
+            weights[name] = max(weights[name], _weight(parameters))
+    wanted = weights["application/openmetrics-text"]
+    return wanted > 0 and wanted >= weights["text/plain"]
+
+
+def _readable(media_type: str, parameters: list[str]) -> bool:
+    """Whether the version that is asked for, if one is, is the one that is written."""
+    written = {"application/openmetrics-text": "1.0.0", "text/plain": "0.0.4"}[media_type]
+    asked = [
+        value
+        for name, _, value in (p.partition("=") for p in parameters)
+        if name.strip() == "version"
+    ]
+    return all(value.strip() == written for value in asked)
+
+
 def _weight(parameters: list[str]) -> float:
     for parameter in parameters:
         name, _, value = parameter.partition("=")

@@ -5,35 +5,60 @@ three parts of a key are decoded, once, by whoever handles them.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import NamedTuple
 
 from aiohttp import web
 
-from global_discovery.serving.rest.answer import Answer
+from global_discovery.serving.access.guard import Guard, Visit
+from global_discovery.serving.limits import counted
+from global_discovery.serving.rest.answer import Answer, Streamed
+from global_discovery.serving.rest.peer import RestPeer
 
 KEY_PATH = "/pools/{cluster_id}/{namespace}/{dgd_name}"
 _BEFORE_KEY = "/pools/"
 _KEY_PARTS = 3
 
 
-class Call(NamedTuple):
+OTHER = "other"
+"""The name of every call that is not to a documented path and method."""
+
+
+class Call:
     """One request, as a handler sees it."""
 
-    request: web.BaseRequest
-    query: str
-    key: tuple[str, ...]
-    """The three segments of a key path, not decoded; empty on other paths."""
+    __slots__ = ("_guard", "account", "key", "label", "query", "request")
+
+    def __init__(self, request: web.BaseRequest, guard: Guard) -> None:
+        """The gateway fills in the rest as it finds its way."""
+        self.request = request
+        self.query = ""
+        self.key: tuple[str, ...] = ()
+        """The three segments of a key path, not decoded; empty on other paths."""
+        self.label = OTHER
+        """Its name in metrics, log and audit."""
+        self.account = ""
+        """Under what name its caller is counted: an address, until it has proven an identity."""
+        self._guard = guard
+
+    async def visit(self) -> Visit:
+        """Who calls. Raises the refusal for a caller whose token is not accepted."""
+        visit = await self._guard.visit(RestPeer(self.request), self.label)
+        self.account = counted(visit.caller)
+        return visit
 
 
-Handler = Callable[[Call], Awaitable[Answer]]
+Handler = Callable[[Call], Awaitable[Answer | Streamed]]
 
 
 class Route:
     """One path and its methods. GET brings HEAD with it, and every path has OPTIONS."""
 
-    def __init__(self, template: str, handlers: Mapping[str, Handler]) -> None:
+    def __init__(
+        self, template: str, handlers: Mapping[str, Handler], *, counts: bool = True
+    ) -> None:
         """`handlers` by method, without HEAD and OPTIONS."""
         self.template = template
+        self.counts = counts
+        """Whether who calls it is one for whom others have to leave room: no probe is."""
         self.methods = tuple(handlers)
         self.handlers = dict(handlers)
         allowed = list(handlers)

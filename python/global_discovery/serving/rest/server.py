@@ -9,16 +9,20 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from global_discovery.serving.caller import Callers
+from global_discovery.serving.access.guard import Guard
 from global_discovery.serving.core import Core
 from global_discovery.serving.metrics import CallMetrics
+from global_discovery.serving.page.handlers import PageHandlers
 from global_discovery.serving.readiness import Readiness
-from global_discovery.serving.rest.connection import ConnectionServer, Limits
+from global_discovery.serving.rest.connection import Limits
+from global_discovery.serving.rest.connection_server import ConnectionServer
 from global_discovery.serving.rest.gateway import Gateway
 from global_discovery.serving.rest.handlers import DiscoveryHandlers
+from global_discovery.serving.rest.open_connections import OpenConnections
 from global_discovery.serving.rest.probes import ProbeHandlers
 from global_discovery.serving.rest.route import Routes
 from global_discovery.serving.tls.keeper import TlsKeeper
+from global_discovery.serving.tracing.tracer import Tracer
 
 _BACKLOG = 1024
 """Two thousand relays may come back in the same second."""
@@ -30,7 +34,7 @@ class RestFace:
     def __init__(  # noqa: PLR0913 - it is where everything of the face comes together
         self,
         core: Core,
-        callers: Callers,
+        guard: Guard,
         metrics: CallMetrics,
         registry: CollectorRegistry,
         readiness: Readiness,
@@ -39,24 +43,42 @@ class RestFace:
         health_listen: str | None = None,
         limits: Limits | None = None,
         tls: TlsKeeper | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         """Addresses are `host:port`; port 0 is a free one. Opens nothing yet.
 
         `health_listen` is in plain text also with `tls`.
         """
-        limits = limits or Limits()
+        allowed = core.settings.limits
+        limits = limits or Limits(idle_seconds=float(allowed.http_idle_seconds))
+        self.connections = OpenConnections(
+            allowed.http_connections, allowed.http_connections_per_caller, guard.callers
+        )
         probes = ProbeHandlers(core, registry, readiness)
-        pools = DiscoveryHandlers(core, callers, limits)
-        self.routes = [*pools.routes(), *probes.routes(), probes.document_route()]
-        instance_id = core.settings.instance_id
-        gateway = Gateway(Routes(self.routes), metrics, instance_id)
+        pools = DiscoveryHandlers(core, limits)
+        self.page = PageHandlers(core, tls=tls)
+        self.events = self.page.events
+        self.routes = [
+            *pools.routes(),
+            *probes.routes(),
+            probes.document_route(),
+            *self.page.routes(),
+        ]
+        gateway = Gateway(Routes(self.routes), metrics, core, guard, tracer)
         if tls is not None and tls.asks_for_certificates:
             gateway.open_to_all = {route.template for route in probes.routes()}
-        self._main = _Port(listen, gateway, limits, None if tls is None else tls.context())
+        self._main = _Port(
+            listen,
+            gateway,
+            limits,
+            None if tls is None else tls.context(),
+            header_bytes=allowed.header_bytes,
+            doors=self.connections,
+        )
         self._health = None
         if health_listen is not None:
-            health = Gateway(Routes(probes.routes()), metrics, instance_id)
-            self._health = _Port(health_listen, health, limits)
+            health = Gateway(Routes(probes.routes()), metrics, core, guard)
+            self._health = _Port(health_listen, health, limits, header_bytes=allowed.header_bytes)
 
     @property
     def port(self) -> int:
@@ -86,6 +108,7 @@ class RestFace:
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + grace
+        self.events.end_all()
         await self._main.close(grace)
         if self._health is not None:
             await self._health.close(max(0.0, end - loop.time()))
@@ -94,9 +117,18 @@ class RestFace:
 class _Port:
     """One listening address."""
 
-    def __init__(
-        self, address: str, gateway: Gateway, limits: Limits, context: SSLContext | None = None
+    def __init__(  # noqa: PLR0913 - what its connections are made of
+        self,
+        address: str,
+        gateway: Gateway,
+        limits: Limits,
+        context: SSLContext | None = None,
+        *,
+        header_bytes: int,
+        doors: OpenConnections | None = None,
     ) -> None:
+        self._header_bytes = header_bytes
+        self._doors = doors
         self._address = address
         self._gateway = gateway
         self._limits = limits
@@ -106,7 +138,13 @@ class _Port:
         self.number = 0
 
     async def open(self) -> None:
-        self._connections = ConnectionServer(self._gateway, self._limits)
+        self._connections = ConnectionServer(
+            self._gateway,
+            self._limits,
+            header_bytes=self._header_bytes,
+            doors=self._doors,
+            refused=self._gateway.not_admitted,
+        )
         try:
             self._listener = await self._listen(self._connections)
         except OSError as error:

@@ -75,12 +75,13 @@ class ExplainedSlices:
 
 def _findings(notices: Iterable[Notice], sharing: Iterable[PoolKey]) -> Iterator[Finding]:
     for notice in notices:
-        yield _finding(notice)
+        yield finding_of(notice)
     for other in sharing:
         yield Finding(Code.POD_IN_TWO_CLUSTERS, f"slices of {other} show a pod of this pool too")
 
 
-def _finding(notice: Notice) -> Finding:
+def finding_of(notice: Notice) -> Finding:
+    """What people are told of one."""
     fields = notice.fields
     if notice.event is Event.TOO_MANY_ENDPOINTS:
         detail = f"{fields['found']} {fields['of']} are Ready, {fields['listed']} are listed"

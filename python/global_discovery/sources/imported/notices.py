@@ -1,7 +1,7 @@
 """Tells what is odd once, for as long as it stays so."""
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Iterator
 
 from global_discovery.domain.events import Event, Report
 from global_discovery.slices.interpret import Notice
@@ -18,6 +18,12 @@ class Notices:
     def of(self, found_in: Hashable) -> Collection[Notice]:
         """Those that hold there."""
         return self._holding.get(found_in, {}).values()
+
+    def all(self) -> Iterator[tuple[Hashable, Notice]]:
+        """Every one that holds, and where."""
+        for found_in, holding in self._holding.items():
+            for notice in holding.values():
+                yield found_in, notice
 
     def counts(self) -> Counter[Event]:
         """How many hold, by what they say."""

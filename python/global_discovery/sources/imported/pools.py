@@ -1,17 +1,18 @@
 """What the imported slices show of pools, as a source: one side of the join."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from global_discovery.domain.change import Change, Departure
+from global_discovery.domain.completeness import Mark
 from global_discovery.domain.events import Event, Report, ignore
-from global_discovery.domain.explanation import MayRead, SlicesSide
+from global_discovery.domain.explanation import Finding, MayRead, SlicesSide
 from global_discovery.domain.pool import PoolKey
 from global_discovery.slices.imported import ImportedPool
 from global_discovery.slices.interpret import interpret_pool
 from global_discovery.slices.naming import Naming
-from global_discovery.slices.recognise import Service
-from global_discovery.sources.imported.explained_slices import ExplainedSlices
+from global_discovery.slices.recognise import Refusal, Service
+from global_discovery.sources.imported.explained_slices import ExplainedSlices, finding_of
 from global_discovery.sources.imported.notices import Notices
 from global_discovery.sources.imported.shared_pods import SharedPods
 from global_discovery.sources.imported.slices import ImportedSlices
@@ -55,6 +56,21 @@ class ImportedPools:
     def warnings(self) -> Counter[Event]:
         """How many of each kind hold, of what its slices were warned about."""
         return self._notices.counts()
+
+    @property
+    def mark(self) -> Mark:
+        """Of the slices, as it is now."""
+        return self._slices.mark
+
+    def noticed(self) -> Iterator[tuple[PoolKey, Finding]]:
+        """What its slices are warned about, pool by pool."""
+        for key, notice in self._notices.all():
+            if isinstance(key, PoolKey):
+                yield key, finding_of(notice)
+
+    def refused(self) -> Mapping[Refusal, int]:
+        """How many slices there are of each kind that is not read, of whatever pool or none."""
+        return self._slices.refused
 
     def drain(self) -> Update[PoolKey, ImportedPool]:
         """What was published since the last call."""

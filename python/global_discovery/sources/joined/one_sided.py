@@ -37,7 +37,7 @@ class Side(Enum):
     REGISTRATION = "registration"
 
 
-_CAUSES = {
+CAUSES = {
     Side.SLICES: (
         "imported slices show it Ready and it is not registered here: its lease lapsed and the "
         "slice is stale, or its relays do not register here with this key"
@@ -47,6 +47,7 @@ _CAUSES = {
         "the pool's cluster name in MCS, or its relay Service is not exported"
     ),
 }
+"""Why it may be so, for each side that alone lists a pool."""
 
 
 class _Waiting(NamedTuple):
@@ -117,7 +118,7 @@ class OneSided:
                 pool=str(key),
                 listed_by=waiting.side.value,
                 seconds=round(seconds),
-                message=_CAUSES[waiting.side],
+                message=CAUSES[waiting.side],
             )
 
     def _advance(self, now: float) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 
 from global_discovery.domain.change import Departure
 from global_discovery.domain.events import Event, Report
+from global_discovery.sources.registered.audit import relay_name
 from global_discovery.sources.registered.listening import Listening
 from global_discovery.sources.registered.share_table import ShareTable
 from global_discovery.sources.registered.shares import Share
@@ -75,7 +76,12 @@ class FoundShares:
             if share is not None and self._table.end(
                 share, Departure.REMOVED, withdrawn_by=ELSEWHERE
             ):
-                self._report(Event.POOL_WITHDRAWN, pool=str(share.key), caller=ELSEWHERE)
+                self._report(
+                    Event.POOL_WITHDRAWN,
+                    pool=str(share.key),
+                    caller=ELSEWHERE,
+                    relay=relay_name(share.identity),
+                )
 
     def _see_first(self, seen: SeenShare, now: float) -> None:
         share = self._share(seen, phase=self._listening.next_phase)
@@ -85,7 +91,8 @@ class FoundShares:
         entered = seen.share.key not in self._table.pools
         self._add(share, seen, now)
         if seen.renewed and entered:
-            self._report(Event.POOL_REGISTERED, pool=str(share.key), caller=ELSEWHERE)
+            relay = relay_name(share.identity)
+            self._report(Event.POOL_REGISTERED, pool=str(share.key), caller=ELSEWHERE, relay=relay)
 
     def _see_again(self, share: Share, seen: SeenShare, now: float) -> None:
         stored = seen.share
@@ -101,7 +108,7 @@ class FoundShares:
             self._listening.found(stored.granted)
         same_number = seen.renewed and stored.number == share.number
         if other or stored.number > share.number or same_number:
-            self._table.adopt(share, stored.content, stored.relays, stored.number)
+            self._table.adopt(share, stored.content, stored.relays, stored.number, caller=ELSEWHERE)
         if seen.renewed:
             self._table.renewed_elsewhere(share, now, now + seen.remaining)
         else:
@@ -113,7 +120,9 @@ class FoundShares:
         share.granted = stored.granted
         share.sequence = stored.sequence
         self._listening.found(stored.granted)
-        self._table.add(share, number=stored.number, registered_time=stored.registered_time)
+        self._table.add(
+            share, number=stored.number, registered_time=stored.registered_time, now=now
+        )
         self._table.seen(share, now)
 
     @staticmethod

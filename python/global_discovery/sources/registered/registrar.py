@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
+from global_discovery.domain.access import EVERY_KEY, Scope
 from global_discovery.domain.errors import (
     ShareNotFound,
     ShuttingDown,
@@ -22,6 +23,7 @@ from global_discovery.domain.errors import (
 )
 from global_discovery.domain.events import Event, Report
 from global_discovery.domain.lease import Heartbeat, Lease, Renewals, Withdrawal
+from global_discovery.domain.limits import LimitReached
 from global_discovery.sources.registered.registrations import Effect, Registrations
 from global_discovery.sources.registered.shares import Share
 from global_discovery.storage.store import RegistrationStore
@@ -87,25 +89,41 @@ class Registrar:
         return more
 
     async def register(self, heartbeat: Heartbeat) -> Lease:
-        """RegisterPool. Raises LeaseWithdrawn, TooManyShares, Unavailable and its kinds."""
+        """RegisterPool.
+
+        Raises LeaseWithdrawn, TooManyShares, LimitReached, Unavailable and its kinds.
+        """
         self._refuse()
         lease_id = heartbeat.lease_id
         if self._store.shared and lease_id and not self._registrations.knows(lease_id):
-            key = heartbeat.registration.key
-            self._registrations.take(await self._store.consult(key, (lease_id,)))
-            self._refuse()
-        share, effect = self._registrations.register(heartbeat)
-        lease = Lease(share.lease_id, self._registrations.terms)
+            await self._consult(heartbeat)
+        try:
+            share, effect = self._registrations.register(heartbeat)
+        except LimitReached:
+            if not self._store.shared:
+                raise
+            # Another instance may have taken it a moment ago: then it is not a new one.
+            await self._consult(heartbeat)
+            share, effect = self._registrations.register(heartbeat)
+        since_last = 0.0 if effect is Effect.NONE else share.since_last
+        lease = Lease(share.lease_id, self._registrations.terms, since_last)
         if effect is Effect.CHANGED:
             await self._store.put(self._registrations.stored(share))
         elif effect is Effect.RENEWED and await self._store.renew((share.lease_id,)):
             raise StoreUnwritable(retry_after=STORE_RETRY_SECONDS)
         return lease
 
-    async def renew(self, lease_ids: Sequence[str]) -> Renewals:
-        """RenewPools. Raises Unavailable."""
+    async def _consult(self, heartbeat: Heartbeat) -> None:
+        """Takes what the store has of the call's pool and id."""
+        lease_ids = (heartbeat.lease_id,) if heartbeat.lease_id else ()
+        found = await self._store.consult(heartbeat.registration.key, lease_ids)
+        self._registrations.take(found)
         self._refuse()
-        renewed = self._registrations.renew(lease_ids)
+
+    async def renew(self, lease_ids: Sequence[str], scope: Scope = EVERY_KEY) -> Renewals:
+        """RenewPools. Ids of pools outside `scope` are unknown. Raises Unavailable."""
+        self._refuse()
+        renewed = self._registrations.renew(lease_ids, scope)
         not_stored = list(await self._store.renew(renewed.lease_ids))
         if renewed.regranted:
             not_stored += await self._store_regranted(renewed.regranted)
@@ -143,7 +161,9 @@ class Registrar:
         lease_ids = [share.lease_id for share in shares]
         memory = self._registrations.terms.withdrawn_memory
         await self._store.withdraw(lease_ids, remember=memory)
-        ended = self._registrations.withdraw(lease_ids, caller=withdrawal.caller)
+        ended = self._registrations.withdraw(
+            lease_ids, caller=withdrawal.caller, identity=withdrawal.identity
+        )
         if not ended:  # they lapsed, or began anew, while the store was written
             raise ShareNotFound
         if withdrawal.all_shares:
@@ -151,6 +171,7 @@ class Registrar:
                 Event.ALL_SHARES_WITHDRAWN,
                 pool=str(withdrawal.key),
                 caller=withdrawal.caller,
+                identity=withdrawal.identity,
                 shares=ended,
             )
         return ended

@@ -12,11 +12,12 @@ and within one second of it. Not guaranteed here: durability, which is the
 store's.
 """
 
-from collections.abc import Callable, Iterable, KeysView, Sequence
+from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
 from enum import Enum
 from itertools import islice
 from typing import NamedTuple
 
+from global_discovery.domain.access import EVERY_KEY, Scope
 from global_discovery.domain.change import Departure
 from global_discovery.domain.clock import Clock
 from global_discovery.domain.completeness import (
@@ -30,8 +31,11 @@ from global_discovery.domain.explanation import RegistrationSide
 from global_discovery.domain.lease import Heartbeat, LeaseTerms, Withdrawal
 from global_discovery.domain.pool import Pool, PoolKey
 from global_discovery.domain.timing_wheel import SLOT_SECONDS
+from global_discovery.sources.registered.admission import RegistrationLimits
+from global_discovery.sources.registered.audit import relay_name
 from global_discovery.sources.registered.explained_shares import explain_shares
 from global_discovery.sources.registered.found_shares import FoundShares
+from global_discovery.sources.registered.lease_states import LeaseState, count_leases
 from global_discovery.sources.registered.listening import Listening
 from global_discovery.sources.registered.mass_lapse import MassLapse
 from global_discovery.sources.registered.share_table import ShareTable, new_lease_id
@@ -81,6 +85,7 @@ class Registrations:
         lease_id: Callable[[], str] = new_lease_id,
         store: Callable[[], StoreState] = StoreState,
         shared: bool = False,
+        limits: RegistrationLimits | None = None,
     ) -> None:
         """Takes calls only after `ready`.
 
@@ -96,7 +101,12 @@ class Registrations:
         )
         self._doubts = StoreDoubts(store, clock.monotonic())
         self._table = ShareTable(
-            terms=terms, clock=clock, report=report, lease_id=lease_id, shared=shared
+            terms=terms,
+            clock=clock,
+            report=report,
+            lease_id=lease_id,
+            shared=shared,
+            limits=limits or RegistrationLimits(),
         )
         self.counters = self._table.counters
         self._withdrawn = WithdrawnIds()
@@ -108,6 +118,7 @@ class Registrations:
         self._moved: list[MovedLease] = []
         self._judged = clock.monotonic()
         self._told_mark: Mark | None = None
+        self._heard_at: float | None = None
 
     def __len__(self) -> int:
         """How many pools are registered."""
@@ -117,6 +128,17 @@ class Registrations:
     def shares(self) -> int:
         """How many shares are live."""
         return len(self._table.by_lease)
+
+    @property
+    def heartbeat_age(self) -> float | None:
+        """Seconds since this instance last took a registration or a renewal; None before one."""
+        return None if self._heard_at is None else self._clock.monotonic() - self._heard_at
+
+    def leases(self) -> dict[LeaseState, int]:
+        """How many leases are in each state, now."""
+        return count_leases(
+            self._table.by_lease.values(), terms=self.terms, now=self._clock.monotonic()
+        )
 
     @property
     def waits_for_a_reading(self) -> bool:
@@ -179,7 +201,7 @@ class Registrations:
     def register(self, heartbeat: Heartbeat) -> tuple[Share, Effect]:
         """Registers or renews a share; the second value says what that did to it.
 
-        Raises LeaseWithdrawn and TooManyShares, and has then changed nothing.
+        Raises LeaseWithdrawn, TooManyShares and LimitReached, and has then changed nothing.
         """
         now = self._notice_stall()
         if heartbeat.lease_id in self._withdrawn:
@@ -197,33 +219,40 @@ class Registrations:
         share.sequence = heartbeat.sequence or share.sequence
         if self._table.renew(share, now) and effect is Effect.RENEWED:
             effect = Effect.CHANGED
-        self._listening.heard(now)
+        self._heard(now)
         return share, effect
 
-    def renew(self, lease_ids: Sequence[str]) -> Renewed:
-        """Renews shares by their current ids."""
+    def renew(self, lease_ids: Sequence[str], scope: Scope = EVERY_KEY) -> Renewed:
+        """Renews shares by their current ids; those of pools outside `scope` are unknown."""
         now = self._notice_stall()
         renewed: list[str] = []
         unknown: list[str] = []
         regranted: list[Share] = []
         for lease_id in lease_ids:
             share = self._table.by_lease.get(lease_id)
-            if share is None:
+            if share is None or not scope.holds(share.key):
                 unknown.append(lease_id)
             else:
                 if self._table.renew(share, now):
                     regranted.append(share)
                 renewed.append(lease_id)
         if renewed:
-            self._listening.heard(now)
+            self._heard(now)
         return Renewed(renewed, unknown, regranted)
+
+    def _heard(self, now: float) -> None:
+        self._heard_at = now
+        self._listening.heard(now)
 
     def find(self, withdrawal: Withdrawal) -> list[Share]:
         """See ShareTable."""
         return self._table.find(withdrawal)
 
-    def withdraw(self, lease_ids: Iterable[str], *, caller: str) -> int:
-        """Ends the shares with these current ids, and remembers the ids; how many ended."""
+    def withdraw(self, lease_ids: Iterable[str], *, caller: str, identity: str = "") -> int:
+        """Ends the shares with these current ids, and remembers the ids; how many ended.
+
+        `caller` and `identity` are told.
+        """
         now = self._notice_stall()
         ended = 0
         for lease_id in lease_ids:
@@ -232,8 +261,16 @@ class Registrations:
             if share is not None:
                 ended += 1
                 self.counters.withdrawals += 1
-                if self._table.end(share, Departure.REMOVED, withdrawn_by=caller):
-                    self._report(Event.POOL_WITHDRAWN, pool=str(share.key), caller=caller)
+                if self._table.end(
+                    share, Departure.REMOVED, withdrawn_by=caller, identity=identity
+                ):
+                    self._report(
+                        Event.POOL_WITHDRAWN,
+                        pool=str(share.key),
+                        caller=caller,
+                        identity=identity,
+                        relay=relay_name(share.identity),
+                    )
         return ended
 
     # -- for people ----------------------------------------------------------
@@ -241,6 +278,18 @@ class Registrations:
     def keys(self) -> KeysView[PoolKey]:
         """The registered pools; those that were renewed longest ago come first."""
         return self._table.pools.keys()
+
+    def overdue(self) -> Iterator[PoolKey]:
+        """The pools that missed a heartbeat; those that were renewed longest ago come first."""
+        horizon = self._clock.monotonic() - self.terms.overdue_after
+        for key, pool in self._table.pools.items():
+            if pool.last_renewal >= horizon:
+                return
+            yield key
+
+    def disagreeing(self) -> Iterator[PoolKey]:
+        """The pools whose live relays register different content."""
+        return (key for key, pool in self._table.pools.items() if pool.disagreeing)
 
     def explain(self, key: PoolKey) -> RegistrationSide:
         """What is known of a key, registered or not."""
@@ -301,7 +350,8 @@ class Registrations:
                     Event.MASS_LAPSE_BEGAN, registered=registered, overdue_at_least=overdue
                 )
         doubtful = bool(self._reasons(now) & RENEWALS_MAY_BE_MISSED_ELSEWHERE)
-        gone: dict[PoolKey, Departure] = {}
+        gone: dict[PoolKey, tuple[Departure, str]] = {}
+        left = 0
         for share in ending:
             # By when its lease ended, not by when that was seen.
             unlisted = (
@@ -311,16 +361,21 @@ class Registrations:
                 or self._doubts.held_at(share.deadline)
             )
             departure = Departure.UNLISTED if unlisted else Departure.REMOVED
-            if self._table.end(share, departure):
-                gone[share.key] = departure
+            quiet = left >= LAPSES_TOLD_ONE_BY_ONE
+            if self._table.end(share, departure, quiet=quiet):
+                gone[share.key] = departure, relay_name(share.identity)
+            else:
+                left += 1
+        if left > LAPSES_TOLD_ONE_BY_ONE:
+            self._report(Event.SHARES_LAPSED, shares=left)
         self.counters.lapses += len(ending)
         self._tell_gone(gone)
 
-    def _tell_gone(self, gone: dict[PoolKey, Departure]) -> None:
-        for key, departure in islice(gone.items(), LAPSES_TOLD_ONE_BY_ONE):
-            self._report(Event.POOL_LAPSED, pool=str(key), departure=departure.value)
+    def _tell_gone(self, gone: dict[PoolKey, tuple[Departure, str]]) -> None:
+        for key, (departure, relay) in islice(gone.items(), LAPSES_TOLD_ONE_BY_ONE):
+            self._report(Event.POOL_LAPSED, pool=str(key), departure=departure.value, relay=relay)
         if len(gone) > LAPSES_TOLD_ONE_BY_ONE:
-            unlisted = sum(departure is Departure.UNLISTED for departure in gone.values())
+            unlisted = sum(departure is Departure.UNLISTED for departure, _ in gone.values())
             self._report(Event.POOLS_LAPSED, pools=len(gone), unlisted=unlisted)
 
     def _notice_stall(self) -> float:

@@ -7,7 +7,7 @@ see: the pools that changed or left since somebody last asked.
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from global_discovery.domain.change import Change, Departure
@@ -17,6 +17,13 @@ from global_discovery.domain.events import Event, Report
 from global_discovery.domain.lease import Heartbeat, LeaseTerms, Withdrawal
 from global_discovery.domain.pool import Content, Pool, PoolKey
 from global_discovery.domain.timing_wheel import TimingWheel
+from global_discovery.sources.registered.admission import Admission, RegistrationLimits
+from global_discovery.sources.registered.audit import (
+    Listed,
+    changed_fields,
+    listed,
+    relay_name,
+)
 from global_discovery.sources.registered.ended_shares import EndedShares
 from global_discovery.sources.registered.shares import (
     MAX_REPLACED,
@@ -51,7 +58,7 @@ def new_lease_id() -> str:
 class ShareTable:
     """The live shares of all pools. Times are on the monotonic clock."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - made by Registrations only, by keyword
         self,
         *,
         terms: LeaseTerms,
@@ -59,6 +66,7 @@ class ShareTable:
         report: Report,
         lease_id: Callable[[], str],
         shared: bool,
+        limits: RegistrationLimits,
     ) -> None:
         """Empty. `shared` when readings of a shared store come in too."""
         self.counters = Counters()
@@ -74,6 +82,7 @@ class ShareTable:
         self._terms = terms
         self._granted = float(terms.lease_duration)
         self._shared = shared
+        self._admission = Admission(limits, clock.monotonic, lease_seconds=self._granted)
         self._clock = clock
         self._report = report
         self._new_lease_id = lease_id
@@ -131,7 +140,7 @@ class ShareTable:
         """A new share, or a new incarnation of the caller's share.
 
         `phase` is the first deaf phase that may extend a new share. Raises
-        TooManyShares, and has then changed nothing.
+        TooManyShares and LimitReached, and has then changed nothing.
         """
         registration = heartbeat.registration
         pool = self.pools.get(registration.key)
@@ -155,23 +164,38 @@ class ShareTable:
         registration = heartbeat.registration
         key, relays = registration.key, registration.relays or (f"ip:{heartbeat.caller}",)
         pool = self.pools.get(key)
-        if pool is None:
-            self._report(Event.POOL_REGISTERED, pool=str(key), caller=heartbeat.caller)
+        self._admission.admit(
+            heartbeat.account or heartbeat.caller,
+            pools=len(self.pools),
+            shares=len(self.by_lease),
+            new_pool=pool is None,
+        )
         share = Share(key, identity, registration.content, relays, phase=phase)
+        who = _who(heartbeat)
+        what = {"pool": str(key), "relay": relay_name(identity)}
+        before = None
+        if pool is None:
+            self._report(Event.POOL_REGISTERED, **what, **who)
+        else:
+            before = listed(pool)
+            self._report(Event.SHARE_BEGAN, **what, **who, shares=len(pool.shares) + 1)
         share.lease_id = self._new_lease_id()
         share.deadline = now + self._granted
         number = pool.highest + 1 if pool else 1
-        self.add(share, number=number, registered_time=self._clock.wall())
+        self.add(share, number=number, registered_time=self._clock.wall(), now=now)
         self.counters.registrations += 1
+        if before is not None:
+            self._tell_change(share, before, _who(heartbeat))
         return share
 
-    def add(self, share: Share, *, number: int, registered_time: float) -> None:
-        """Adds a share that has an id and a deadline; the time is its pool's, when it is new."""
+    def add(self, share: Share, *, number: int, registered_time: float, now: float) -> None:
+        """Adds a share with an id and a deadline; `registered_time` is its pool's, when new."""
         pool = self.pools.get(share.key)
         if pool is None:
             pool = self.pools[share.key] = PoolShares(share.key, registered_time=registered_time)
         pool.shares[share.identity] = share
-        pool.adopt(share, share.content, number)
+        pool.adopt(share, share.content, number, now)
+        pool.changed_at = now
         self.by_lease[share.lease_id] = share
         self.wheel.add(share)
         self.ended.began(share)
@@ -183,14 +207,24 @@ class ShareTable:
         share.lease_id = lease_id
         self.by_lease[lease_id] = share
 
-    def adopt(self, share: Share, content: Content, relays: tuple[str, ...], number: int) -> None:
-        """Takes what another instance wrote of a share."""
+    def adopt(
+        self,
+        share: Share,
+        content: Content,
+        relays: tuple[str, ...],
+        number: int,
+        *,
+        caller: str,
+    ) -> None:
+        """Takes what another instance wrote of a share; `caller` is how the log names that one."""
         pool = self.pools[share.key]
         same = (content, relays, number) == (share.content, share.relays, share.number)
         if not same:
+            before = listed(pool)
             share.relays = relays
-            pool.adopt(share, content, number)
+            pool.adopt(share, content, number, self._clock.monotonic())
             self._changed(pool)
+            self._tell_change(share, before, {"caller": caller})
 
     def set_content(
         self, share: Share, heartbeat: Heartbeat, now: float, *, same_caller: bool
@@ -204,11 +238,13 @@ class ShareTable:
         if not same_caller and share.goes_back(content, relays, now):
             self._report(Event.RELAY_ID_NEEDED, pool=str(share.key), caller=heartbeat.caller)
         pool = self.pools[share.key]
+        before = listed(pool)
         share.leave(now)
         share.relays = relays
         if not same_content:
-            pool.set_content(share, content)
+            pool.set_content(share, content, now)
         self._changed(pool)
+        self._tell_change(share, before, _who(heartbeat))
         return True
 
     def renew(self, share: Share, now: float) -> bool:
@@ -234,6 +270,7 @@ class ShareTable:
         self._renewed(share, now)
 
     def _renewed(self, share: Share, now: float) -> None:
+        share.renewed_before = share.renewed_at
         share.counted_from = share.renewed_at = now
         share.extensions = 0
         share.confirmed = True
@@ -241,8 +278,11 @@ class ShareTable:
 
     def seen(self, share: Share, now: float) -> None:
         """Its pool is not overdue now."""
-        self.pools[share.key].last_renewal = now
+        pool = self.pools[share.key]
+        pool.last_renewal = now
         self.pools.move_to_end(share.key)
+        if pool.disagreeing and pool.disagreement_to_tell():
+            self._report(Event.RELAYS_DISAGREE, pool=str(pool.key), relays=len(pool.shares))
 
     def stored(self, share: Share) -> StoredShare:
         """A live share as a store keeps it."""
@@ -258,16 +298,33 @@ class ShareTable:
             sequence=share.sequence,
         )
 
-    def end(self, share: Share, departure: Departure, *, withdrawn_by: str | None = None) -> bool:
-        """Ends a share; whether its pool leaves with it. Without a caller its lease ended."""
+    def end(
+        self,
+        share: Share,
+        departure: Departure,
+        *,
+        withdrawn_by: str | None = None,
+        identity: str = "",
+        quiet: bool = False,
+    ) -> bool:
+        """Ends a share; whether its pool leaves with it. Without a caller its lease ended.
+
+        `identity` is what was proven of the caller. `quiet` when many end, and somebody
+        else tells it.
+        """
         at = share.deadline if withdrawn_by is None else self._clock.monotonic()
         self.ended.put(share, departure, at, withdrawn_by)
         del self.by_lease[share.lease_id]
         self.wheel.discard(share)
         pool = self.pools[share.key]
+        before = listed(pool) if len(pool.shares) > 1 and not quiet else None
         del pool.shares[share.identity]
         if pool.shares:
             self._changed(pool)
+            if before is not None:
+                self._tell_end(share, len(pool.shares), withdrawn_by, identity)
+                who = {} if withdrawn_by is None else {"caller": withdrawn_by, "identity": identity}
+                self._tell_change(share, before, who)
             return False
         del self.pools[share.key]
         self._dirty.pop(share.key, None)
@@ -275,8 +332,26 @@ class ShareTable:
         self.wake()
         return True
 
+    def _tell_end(self, share: Share, left: int, withdrawn_by: str | None, identity: str) -> None:
+        """That a share ended whose pool stays."""
+        who = {"pool": str(share.key), "relay": relay_name(share.identity), "shares": left}
+        if withdrawn_by is None:
+            self._report(Event.SHARE_LAPSED, **who)
+        else:
+            self._report(Event.SHARE_WITHDRAWN, **who, caller=withdrawn_by, identity=identity)
+
+    def _tell_change(self, share: Share, before: Listed, who: Mapping[str, str]) -> None:
+        """What is listed of its pool, if that is another than it was."""
+        fields = changed_fields(before, listed(self.pools[share.key]))
+        if fields:
+            relay = relay_name(share.identity)
+            self._report(Event.POOL_CHANGED, pool=str(share.key), relay=relay, **who, **fields)
+
     def _changed(self, pool: PoolShares) -> None:
-        if pool.begins_to_disagree():
-            self._report(Event.RELAYS_DISAGREE, pool=str(pool.key), relays=len(pool.shares))
+        pool.compare()
         self._dirty[pool.key] = None
         self.wake()
+
+
+def _who(heartbeat: Heartbeat) -> dict[str, str]:
+    return {"caller": heartbeat.caller, "identity": heartbeat.identity}

@@ -45,6 +45,7 @@ class Share:
         "relay_id_needed",
         "relays",
         "renewed_at",
+        "renewed_before",
         "replaced",
         "sequence",
     )
@@ -71,6 +72,8 @@ class Share:
         """The renewal, or after a deaf phase the listening, that the lease is counted from."""
         self.renewed_at: float | None = None
         """When a renewal was last heard or seen by this process, if any was."""
+        self.renewed_before: float | None = None
+        """The same of the renewal before that."""
         self.deadline = 0.0
         self.extensions = 0
         """How often the lease was extended since its last renewal."""
@@ -84,6 +87,13 @@ class Share:
         """Whether this process heard it, saw it renewed, or wrote it in its life before."""
         self.replaced: tuple[str, ...] = ()
         """The last ids that this process replaced, where another one may still tell them."""
+
+    @property
+    def since_last(self) -> float | None:
+        """How far its last two renewals are apart; None when fewer were heard."""
+        if self.renewed_at is None or self.renewed_before is None:
+            return None
+        return self.renewed_at - self.renewed_before
 
     def leave(self, now: float) -> None:
         """Keeps that it said until now what it says."""
@@ -105,7 +115,16 @@ class Share:
 class PoolShares:
     """The live shares of one registered pool."""
 
-    __slots__ = ("disagreeing", "highest", "key", "last_renewal", "registered_time", "shares")
+    __slots__ = (
+        "changed_at",
+        "disagreeing",
+        "disagreement_told",
+        "highest",
+        "key",
+        "last_renewal",
+        "registered_time",
+        "shares",
+    )
 
     def __init__(self, key: PoolKey, *, registered_time: float) -> None:
         """`registered_time` is wall time."""
@@ -115,18 +134,25 @@ class PoolShares:
         """In the order in which they began."""
         self.highest = 0
         self.last_renewal = 0.0
+        self.changed_at = 0.0
+        """When a share last said something new of its content."""
         self.disagreeing = False
+        """Whether the shares differ in content."""
+        self.disagreement_told = False
         """Whether that warning was given and still holds."""
 
-    def set_content(self, share: Share, content: Content) -> None:
+    def set_content(self, share: Share, content: Content, now: float) -> None:
         """Records a change of a share's content, which makes it the listed one."""
         self.highest += 1
         share.number = self.highest
         share.content = content
+        self.changed_at = now
 
-    def adopt(self, share: Share, content: Content, number: int) -> None:
+    def adopt(self, share: Share, content: Content, number: int, now: float) -> None:
         """Takes a content that was numbered before, here or elsewhere."""
         self.highest = max(self.highest, number)
+        if content != share.content:
+            self.changed_at = now
         share.number = number
         share.content = content
 
@@ -147,10 +173,26 @@ class PoolShares:
             union.update(dict.fromkeys(share.relays))
         return tuple(sorted(list(union)[:MAX_LISTED_RELAYS]))
 
-    def begins_to_disagree(self) -> bool:
-        """Whether the shares disagree now and did not when last asked."""
+    def compare(self) -> None:
+        """Looks anew whether the shares differ; to be called when one changed, began or ended."""
         contents = iter(self.shares.values())
         first = next(contents).content
-        before = self.disagreeing
         self.disagreeing = any(share.content != first for share in contents)
-        return self.disagreeing and not before
+        if not self.disagreeing:
+            self.disagreement_told = False
+
+    def disagreement_to_tell(self) -> bool:
+        """Whether the shares differ and stay with it; True once until they agree again.
+
+        They stay with it when each has renewed since one last said something
+        new: relays that follow a change of their model one after the other are
+        of one mind.
+        """
+        if not self.disagreeing or self.disagreement_told:
+            return False
+        changed = self.changed_at
+        self.disagreement_told = all(
+            share.renewed_at is not None and share.renewed_at > changed
+            for share in self.shares.values()
+        )
+        return self.disagreement_told

@@ -10,11 +10,12 @@ failure, told once: it is over when nothing has failed for some seconds.
 """
 
 import math
+from collections.abc import Sequence
 
 from global_discovery.domain.clock import Clock
 from global_discovery.domain.completeness import Reason
 from global_discovery.domain.events import Event, Report
-from global_discovery.storage.store import StoreState
+from global_discovery.storage.store import Figure, FigureKind, StoreState
 
 READ_TIME_STEP = 0.5
 FALLS_AFTER_SECONDS = 60.0
@@ -32,6 +33,7 @@ class Health:
         self._report = report
         self._newest_began: float | None = None
         self._read_time = 0.0
+        self._newest_took = 0.0
         self._slow_at = float("-inf")
         """When a read last took as long as is told."""
         self._failing: set[str] = set()
@@ -47,6 +49,7 @@ class Health:
     def read_completed(self, *, began: float) -> None:
         """A read of the whole table that began then is complete."""
         now = self._clock.monotonic()
+        self._newest_took = now - began
         took = math.ceil((now - began) / READ_TIME_STEP) * READ_TIME_STEP
         if took >= self._read_time or now - self._slow_at > FALLS_AFTER_SECONDS:
             self._read_time, self._slow_at = took, now
@@ -89,6 +92,21 @@ class Health:
     def bound(self) -> float:
         """How old a registration is at most before it is seen here, in seconds."""
         return self._period + 1.0 + self._read_time + self.across_regions
+
+    def figures(self) -> Sequence[Figure]:
+        """Of the newest complete read, none before the first; and the regions not heard."""
+        gauge = FigureKind.GAUGE
+        silent: dict[tuple[str, ...], float] = {(): len(self.silent)}
+        age: dict[tuple[str, ...], float] = {}
+        took: dict[tuple[str, ...], float] = {}
+        if self._newest_began is not None:
+            age[()] = self._clock.monotonic() - self._newest_began
+            took[()] = self._newest_took
+        return (
+            Figure("dynamodb_read_age_seconds", "Since the newest complete read.", gauge, age),
+            Figure("dynamodb_read_seconds", "How long that read took.", gauge, took),
+            Figure("dynamodb_silent_regions", "Regions that are not heard.", gauge, silent),
+        )
 
     def state(self) -> StoreState:
         """How it is now."""

@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from global_discovery.domain.pool import Content, PoolKey
+from global_discovery.storage import checked
 from global_discovery.storage.content_json import decode_content, encode_content
 from global_discovery.storage.dynamodb.api import Item
 from global_discovery.storage.store import StoredShare
@@ -33,7 +34,6 @@ BEACONS = "beacons"
 SHARE, TOMBSTONE = "s#", "d#"
 KEPT_SECONDS = 7 * 86_400
 """TTL removes what was not written for so long."""
-LONGEST_LEASE_SECONDS = 86_400
 REFRESH_ATTRIBUTES = "sk,l,g,c,w,h,n,t,r,q,s,k"
 
 
@@ -147,35 +147,32 @@ def read_content(item: Item) -> Said:
     """What it says. Raises Unreadable."""
     try:
         owner = json.loads(item["o"]["S"])
-        kind, value = owner["identity"]
+        kind, value = checked.texts(owner["identity"])
         return Said(
-            key=PoolKey(*owner["key"]),
+            key=checked.key(owner["key"]),
             identity=(kind, value),
-            relays=tuple(owner["relays"]),
+            relays=checked.texts(owner["relays"]),
             content=decode_content(item["j"]["S"]),
         )
-    except (KeyError, TypeError, ValueError) as problem:
+    except (KeyError, TypeError, ValueError, RecursionError) as problem:
         raise Unreadable(f"content item: {type(problem).__name__} {problem}") from None
 
 
 def read_renewal(item: Item) -> Renewal:
     """Raises Unreadable."""
     try:
-        granted = float(item["g"]["N"])
-        if not 0 < granted <= LONGEST_LEASE_SECONDS:
-            raise ValueError(f"a lease of {granted:g} s")  # noqa: TRY301 - told as the others are
         return Renewal(
-            lease_id=item["l"]["S"],
-            granted=granted,
+            lease_id=checked.text(item["l"]["S"]),
+            granted=checked.lease_seconds(float(item["g"]["N"])),
             counter=str(int(item["c"]["N"])),
-            writer=item["w"]["S"],
-            content_hash=item["h"]["S"],
-            number=int(item["n"]["N"]),
-            renewed_time=float(item["t"]["N"]),
-            registered_time=float(item["r"]["N"]),
+            writer=checked.text(item["w"]["S"]),
+            content_hash=checked.text(item["h"]["S"]),
+            number=checked.whole(int(item["n"]["N"])),
+            renewed_time=checked.wall_time(float(item["t"]["N"])),
+            registered_time=checked.wall_time(float(item["r"]["N"])),
             sequence=int(text_of(item, "q", "N") or 0),
         )
-    except (KeyError, TypeError, ValueError) as problem:
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise Unreadable(f"renewal item: {type(problem).__name__} {problem}") from None
 
 

@@ -17,6 +17,7 @@ from global_discovery.domain.lease import LeaseTerms
 from global_discovery.domain.pool import PoolKey
 from global_discovery.storage.dynamodb.api import CallFailed, DynamoDB, Refused
 from global_discovery.storage.dynamodb.beacons import Beacons
+from global_discovery.storage.dynamodb.counting import CallCounts, CountedDynamoDB
 from global_discovery.storage.dynamodb.health import Health
 from global_discovery.storage.dynamodb.items import BEACONS, beacon_item, item_key
 from global_discovery.storage.dynamodb.reading import ContentMissing, Reader, Take
@@ -24,7 +25,7 @@ from global_discovery.storage.dynamodb.retrying import Retrying, Sleep
 from global_discovery.storage.dynamodb.sightings import Sightings
 from global_discovery.storage.dynamodb.table import check_table, raise_for_operator
 from global_discovery.storage.dynamodb.writing import Writer
-from global_discovery.storage.store import MovedLease, Reading, StoredShare, StoreState
+from global_discovery.storage.store import Figure, MovedLease, Reading, StoredShare, StoreState
 
 LONGEST_PATIENCE_SECONDS = 3.0
 READ_PATIENCE_SECONDS = 5.0
@@ -72,6 +73,7 @@ class DynamoDBStore:
             report=report,
         )
         self._api: DynamoDB | None = None
+        self._counts = CallCounts()
         self._beat_number = 0
         self._beating: asyncio.Task[None] | None = None
         self._take: Take = _nobody
@@ -82,6 +84,10 @@ class DynamoDBStore:
         """How it is now."""
         return self._health.state()
 
+    def figures(self) -> Sequence[Figure]:
+        """Its calls, and how its reads do."""
+        return (*self._counts.figures(), *self._health.figures())
+
     def on_reading(self, take: Callable[[Reading], None], changed: Callable[[], None]) -> None:
         """Has `take` called with each reading while it runs."""
         self._take, self._changed = take, changed
@@ -91,7 +97,7 @@ class DynamoDBStore:
 
         Raises OSError with a sentence for the operator when waiting would not help.
         """
-        api = self._api = await self._connect()
+        api = self._api = CountedDynamoDB(await self._connect(), self._counts)
         while True:
             self._use(api)
             try:

@@ -13,6 +13,7 @@ its own clock, and each share whose lease it will restore once more.
 
 import contextlib
 import json
+import math
 import os
 import sqlite3
 import stat
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from global_discovery.domain.clock import Clock
-from global_discovery.domain.pool import PoolKey
+from global_discovery.storage import checked
 from global_discovery.storage.content_json import decode_content, encode_content
 from global_discovery.storage.sqlite.schema import NotUsable, prepare
 from global_discovery.storage.store import StoredShare
@@ -33,6 +34,9 @@ MAX_AGE_SECONDS = 86_400.0
 """Shares that were last alive longer ago, by the wall clock, are not restored."""
 MAX_LOG_BYTES = 16 * 1024 * 1024
 OWNER_ONLY = 0o600
+_LONGEST_MEMORY = 10 * checked.LONGEST_LEASE_SECONDS
+"""For how long a withdrawal can have been meant to be remembered."""
+_SIGN = 2**63
 
 _SHARE = """INSERT INTO share
     (id, cluster_id, namespace, dgd_name, identity_kind, identity, lease_id, granted, number,
@@ -271,21 +275,26 @@ class StoreFile:
             self._left = (_trace_of(self.path), _trace_of(self._log))
 
     def _read(self, connection: sqlite3.Connection) -> Contents:
+        try:
+            return self._read_rows(connection)
+        except ValueError:
+            raise FileFailed(f"{self.path} is damaged: a row is unreadable", lost=True) from None
+
+    def _read_rows(self, connection: sqlite3.Connection) -> Contents:
+        """Raises ValueError."""
         meta = dict(connection.execute("SELECT name, value FROM meta").fetchall())
-        judged, wall = meta.get("judged"), meta.get("wall")
         contents = Contents()
-        if judged is None or wall is None:
+        if meta.get("judged") is None or meta.get("wall") is None:
             return contents
+        judged, wall = _number(meta["judged"]), _number(meta["wall"])
         now = self._clock.monotonic()
         for lease_id, until in connection.execute("SELECT lease_id, until FROM withdrawn"):
-            if until > judged:
-                contents.withdrawn[lease_id] = now + until - judged
+            if _number(until) > judged:
+                remembered = min(until - judged, _LONGEST_MEMORY)
+                contents.withdrawn[checked.text(lease_id)] = now + remembered
         if self._clock.wall() - wall > MAX_AGE_SECONDS:
             return contents
-        try:
-            contents.rows += (_row(row, judged) for row in connection.execute(_READ, (judged,)))
-        except ValueError:
-            raise FileFailed(f"{self.path} is damaged: a share is unreadable", lost=True) from None
+        contents.rows += (_row(row, judged) for row in connection.execute(_READ, (judged,)))
         return contents
 
     def _take_over(self, connection: sqlite3.Connection, contents: Contents) -> None:
@@ -334,7 +343,7 @@ def _share_row(row: int, share: StoredShare) -> tuple[object, ...]:
         encode_content(share.content).decode(),
         json.dumps(share.relays),
         share.registered_time,
-        share.sequence,
+        _signed(share.sequence),
     )
 
 
@@ -343,20 +352,37 @@ def _row(columns: tuple[object, ...], judged: float) -> Row:
     row, cluster, namespace, name, kind, identity, lease_id, granted, *rest = columns
     number, content, relays, registered_time, sequence, deadline, extensions = rest
     share = StoredShare(
-        key=PoolKey(str(cluster), str(namespace), str(name)),
-        identity=(str(kind), str(identity)),
-        lease_id=str(lease_id),
-        granted=_number(granted),
-        number=int(_number(number)),
-        content=decode_content(str(content)),
-        relays=tuple(json.loads(str(relays))),
-        registered_time=_number(registered_time),
-        sequence=int(_number(sequence)),
+        key=checked.key((cluster, namespace, name)),
+        identity=(checked.text(kind), checked.text(identity)),
+        lease_id=checked.text(lease_id),
+        granted=checked.lease_seconds(_number(granted)),
+        number=checked.whole(number),
+        content=decode_content(checked.text(content)),
+        relays=_relays(checked.text(relays)),
+        registered_time=checked.wall_time(_number(registered_time)),
+        sequence=checked.whole(_unsigned(sequence), most=2 * _SIGN),
     )
-    return Row(int(_number(row)), share, _number(deadline) - judged, int(_number(extensions)))
+    remaining = min(_number(deadline) - judged, checked.LONGEST_LEASE_SECONDS)
+    return Row(checked.whole(row), share, remaining, checked.whole(extensions))
+
+
+def _relays(text: str) -> tuple[str, ...]:
+    try:
+        return checked.texts(json.loads(text))
+    except RecursionError:
+        raise ValueError("no relays") from None
+
+
+def _signed(sequence: int) -> int:
+    """SQLite's numbers have a sign; a caller's number has 64 bits without one."""
+    return sequence if sequence < _SIGN else sequence - 2 * _SIGN
+
+
+def _unsigned(stored: object) -> object:
+    return stored + 2 * _SIGN if isinstance(stored, int) and stored < 0 else stored
 
 
 def _number(value: object) -> float:
-    if isinstance(value, int | float):
+    if isinstance(value, int | float) and math.isfinite(value):
         return value
     raise ValueError("no number")

@@ -78,10 +78,10 @@ def prepare(connection: sqlite3.Connection, formats: tuple[Format, ...] = FORMAT
     elif _pragma(connection, "application_id") != APPLICATION_ID:
         raise NotUsable("is the database of another program")
     elif version > newest:
-        needed = int(_meta(connection, "usable_from"))
-        if needed > newest:
+        needed = _meta(connection, "usable_from")
+        if not needed <= newest:
             raise NotUsable(
-                f"was written by a newer version of this program: it needs format {needed}, "
+                f"was written by a newer version of this program: it needs format {needed:g}, "
                 f"and this version knows formats up to {newest}"
             )
     for step in formats:
@@ -100,4 +100,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 def _meta(connection: sqlite3.Connection, name: str) -> float:
     row = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-    return float(row[0]) if row else 0.0
+    try:
+        return float(row[0]) if row else 0.0
+    except (TypeError, ValueError):
+        raise NotUsable("is damaged: its format is unreadable") from None

@@ -26,7 +26,15 @@ from global_discovery.domain.errors import StoreUnwritable
 from global_discovery.domain.events import Event, Report, ignore
 from global_discovery.domain.pool import PoolKey
 from global_discovery.storage.sqlite.file import Batch, FileFailed, Row, StoreFile, lease_from
-from global_discovery.storage.store import MovedLease, Reading, SeenShare, StoredShare, StoreState
+from global_discovery.storage.store import (
+    Figure,
+    FigureKind,
+    MovedLease,
+    Reading,
+    SeenShare,
+    StoredShare,
+    StoreState,
+)
 
 FLUSH_SECONDS = 1.0
 SLOW_SECONDS = 2.0
@@ -92,12 +100,30 @@ class SqliteStore:
         self._lost = False
         self._failures = 0
         self._closed = False
+        self._commits = 0
+        self._commit_seconds = 0.0
 
     # -- how it is ----------------------------------------------------------------
 
     def state(self) -> StoreState:
         """It never casts doubt on the mark: the leases run in memory."""
         return StoreState(failing=self._failing or self._slow(), failures=self._failures)
+
+    def figures(self) -> Sequence[Figure]:
+        """What it has written, and what waits for that."""
+        waiting = sum(map(len, (self._shares, self._leases, self._gone, self._withdrawals)))
+        gauge, counter = FigureKind.GAUGE, FigureKind.COUNTER
+        return (
+            Figure("sqlite_shares", "Shares that are kept.", gauge, {(): len(self._kept)}),
+            Figure("sqlite_waiting", "Rows that are to be written.", gauge, {(): waiting}),
+            Figure("sqlite_commits", "Transactions on the disk.", counter, {(): self._commits}),
+            Figure(
+                "sqlite_commit_seconds",
+                "Spent on transactions, failed ones too.",
+                counter,
+                {(): self._commit_seconds},
+            ),
+        )
 
     def _slow(self) -> bool:
         return self._clock.monotonic() > self._began + SLOW_SECONDS
@@ -276,6 +302,7 @@ class SqliteStore:
         write.batch.withdrawn = [*self._withdrawn.items(), *write.batch.withdrawn]
 
     def _ended(self, write: _Write, done: "asyncio.Future[None]") -> None:
+        self._commit_seconds += max(self._clock.monotonic() - self._began, 0.0)
         self._writing, self._began = None, float("inf")
         error = None if done.cancelled() else done.exception()
         if error is None:
@@ -287,6 +314,7 @@ class SqliteStore:
                 future.set_result(error is None)
 
     def _succeeded(self, write: _Write) -> None:
+        self._commits += 1
         for kept in write.shares.values():
             kept.on_disk = True
         for kept in write.withdrawn:

@@ -1,0 +1,40 @@
+"""The other end of a gRPC call. See access.guard.Peer."""
+
+from collections.abc import Iterable, Sequence
+
+import grpc
+
+from global_discovery.serving.caller import grpc_peer_address
+
+FACE = "grpc"
+Context = grpc.aio.ServicerContext[bytes, bytes]
+
+
+class GrpcPeer:
+    """Reads what is asked for, and nothing before."""
+
+    __slots__ = ("_context",)
+    face = FACE
+
+    def __init__(self, context: Context) -> None:
+        """Of the call."""
+        self._context = context
+
+    @property
+    def address(self) -> str:
+        """See Peer."""
+        return grpc_peer_address(self._context.peer())
+
+    def header(self, name: str) -> Sequence[str | bytes]:
+        """See Peer."""
+        metadata = self._context.invocation_metadata() or ()
+        return [value for each, value in metadata if each == name]
+
+    def certificate_names(self) -> tuple[Sequence[str], Sequence[str]]:
+        """See Peer. gRPC has verified the certificate, or there would be no call."""
+        proven = self._context.auth_context() or {}
+        return _texts(proven.get("peer_uri", ())), _texts(proven.get("peer_dns", ()))
+
+
+def _texts(names: Iterable[bytes]) -> list[str]:
+    return [name.decode("latin-1") for name in names]
