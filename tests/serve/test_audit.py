@@ -54,13 +54,14 @@ async def test_a_change_of_the_mark_says_what_it_was_before() -> None:
     assert ended[0]["reasons_before"] == ["STARTING"]
 
 
-async def test_what_was_configured_is_told_at_the_start_without_the_user_of_a_url() -> None:
+async def test_what_was_configured_is_told_at_the_start_as_it_was_written() -> None:
     flags = ["--heartbeat-interval-secs=2", "--router=r1=http://router.example:1"]
     async with started(*LOOPBACK, *flags) as process:
         line = await process.event("configured")
         await process.ready()
     assert line["audit"] is True
     assert line["flags"]["--heartbeat-interval-secs"] == "2"
+    assert line["flags"]["--router"] == "r1=http://router.example:1"
     assert set(line["flags"]) == {
         "--listen",
         "--grpc-listen",
