@@ -68,6 +68,8 @@ def test_what_several_rules_allow_adds_up() -> None:
         ("dns:*.example", "dns:example", False),
         ("dns:*.example", "dns:.example", False),
         ("dns:*.example", "spiffe://x.example", False),
+        ("dns:*.example", "dns://relay.example", False),
+        ("dns:*.example", "dns:/relay.example", False),
     ],
 )
 def test_a_pattern_means_these_identities(pattern: str, identity: str, *, means: bool) -> None:

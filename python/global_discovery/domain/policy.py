@@ -90,7 +90,9 @@ def matches(pattern: str, identity: str) -> bool:
         return identity.startswith(begin) and identity != begin
     if pattern.startswith("dns:*."):
         label, _, domain = identity.removeprefix("dns:").partition(".")
-        return identity.startswith("dns:") and bool(label) and domain == pattern[6:]
+        # A URI name may begin with `dns://`, and is no DNS name for that.
+        is_name = identity.startswith("dns:") and bool(label) and "/" not in label
+        return is_name and domain == pattern[6:]
     return pattern in (ANY, identity)
 
 
