@@ -182,9 +182,9 @@ async def test_denials_are_told_with_who_and_what_and_not_for_ever(
         await east.register("west")
     assert len(world.denials()) == 5
     told = world.denials()[0]
-    assert told | {"method": "", "address": ""} == {
+    assert told | {"method": "", "caller": ""} == {
         "identity": EAST,
-        "address": "",
+        "caller": "",
         "face": face,
         "method": "",
         "what": OTHERS,

@@ -56,7 +56,7 @@ class Denials:
         self._in_all += 1
         fields: dict[str, object] = {
             "identity": caller.identity,
-            "address": caller.address,
+            "caller": caller.address,
             "face": face,
             "method": method,
             "what": what,

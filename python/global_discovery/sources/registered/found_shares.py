@@ -19,7 +19,7 @@ from collections.abc import Iterable
 
 from global_discovery.domain.change import Departure
 from global_discovery.domain.events import Event, Report
-from global_discovery.sources.registered.audit import relay_name
+from global_discovery.sources.registered.audit import new_fields, relay_name
 from global_discovery.sources.registered.listening import Listening
 from global_discovery.sources.registered.share_table import ShareTable
 from global_discovery.sources.registered.shares import Share
@@ -92,8 +92,13 @@ class FoundShares:
         entered = seen.share.key not in self._table.pools
         self._add(share, seen, now)
         if seen.renewed and entered:
-            relay = relay_name(share.identity)
-            self._report(Event.POOL_REGISTERED, pool=str(share.key), caller=ELSEWHERE, relay=relay)
+            self._report(
+                Event.POOL_REGISTERED,
+                pool=str(share.key),
+                caller=ELSEWHERE,
+                relay=relay_name(share.identity),
+                **new_fields((share.content, share.relays)),
+            )
 
     def _see_again(self, share: Share, seen: SeenShare, now: float) -> None:
         stored = seen.share
