@@ -64,6 +64,7 @@ def reasons(client: FoldingClient) -> list[int]:
     return [] if client.mark is None else list(client.mark.reasons)
 
 
+@pytest.mark.slow
 async def test_a_stop_longer_than_a_lease_loses_no_pool_and_is_told_as_a_stall() -> None:
     flags = [*LOOPBACK, *SHORT_LEASE]
     async with started(*flags) as server:
