@@ -182,9 +182,9 @@ async def test_denials_are_told_with_who_and_what_and_not_for_ever(
         await east.register("west")
     assert len(world.denials()) == 5
     told = world.denials()[0]
-    assert told | {"method": "", "address": ""} == {
+    assert told | {"method": "", "caller": ""} == {
         "identity": EAST,
-        "address": "",
+        "caller": "",
         "face": face,
         "method": "",
         "what": OTHERS,
@@ -193,13 +193,10 @@ async def test_denials_are_told_with_who_and_what_and_not_for_ever(
     world.clock.advance(60)
     await east.register("west")
     assert world.denials()[-1]["suppressed"] == 15
-    samples = {
-        sample.name: sample.value
-        for family in world.service.registry.collect()
-        for sample in family.samples
-    }
-    assert samples["global_discovery_access_denied_total"] == 21
-    assert samples["global_discovery_access_denied_untold_total"] == 15
+    value = world.service.registry.get_sample_value
+    reason = {"reason": "PERMISSION_DENIED"}
+    assert value("global_discovery_access_denied_total", reason) == 21
+    assert value("global_discovery_access_denied_untold_total") == 15
 
 
 async def test_who_registered_and_withdrew_is_told_with_the_identity(

@@ -119,7 +119,7 @@ async def test_anonymous_read_closes_registration() -> None:
             async with session.get(f"http://127.0.0.1:{port}/pools") as listed:
                 assert (await listed.json())["pools"] == []
         denied = await server.event("access_denied")
-        assert (denied["what"], denied["address"]) == ("pools", "127.0.0.1")
+        assert (denied["what"], denied["caller"]) == ("pools", "127.0.0.1")
 
 
 async def test_a_policy_is_read_again_while_it_runs(tmp_path: Path) -> None:

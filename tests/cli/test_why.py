@@ -157,6 +157,20 @@ def test_whatever_a_server_says_is_escaped_and_unknown_codes_are_numbers() -> No
     json.dumps(made, allow_nan=False)
 
 
+@pytest.mark.parametrize(
+    ("extensions", "told"),
+    [(0, "9 s of 15 s left, content"), (1, "extended 1 time, "), (3, "extended 3 times, ")],
+)
+def test_how_often_a_lease_was_extended_is_told_in_words(extensions: int, told: str) -> None:
+    share = explained_pb.ShareState(
+        granted_secs=15, remaining_secs=9, since_renewal_secs=6, extensions=extensions
+    )
+    side = explained_pb.RegistrationSide(shares=[share])
+    shown = lines(pb.ExplainPoolResponse(registration=side), "s")
+    (line,) = [each for each in shown if "left" in each]
+    assert told in line
+
+
 async def test_an_answer_without_anything_is_shown() -> None:
     assert next(lines(pb.ExplainPoolResponse(), "s")) == "// is not listed: UNSPECIFIED"
     assert not document(pb.ExplainPoolResponse())["listed"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.scrapes import Scrape
+from support.scrapes import MODES, Scrape
 
 OPERATING = (Path(__file__).parents[2] / "docs/operating.md").read_text()
 ENDINGS = {"counter": "_total", "info": "_info"}
@@ -67,7 +67,7 @@ def test_a_histogram_s_buckets_end_with_everything(scraped: dict[str, Scrape]) -
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool (prometheus)")
-@pytest.mark.parametrize("mode", ["sqlite", "mcs", "dynamodb"])
+@pytest.mark.parametrize("mode", MODES)
 def test_prometheus_own_linter_finds_nothing(scraped: dict[str, Scrape], mode: str) -> None:
     run = subprocess.run(
         ["promtool", "check", "metrics"],

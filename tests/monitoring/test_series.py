@@ -16,7 +16,7 @@ from support.pools import a_registration
 from support.rest import a_body
 from support.scrapes import MODES, a_client, a_service_in, scrape
 
-ROUNDS = {"sqlite": 100, "mcs": 300, "dynamodb": 20}
+ROUNDS = {"memory": 100, "sqlite": 100, "mcs": 300, "karmada": 100, "dynamodb": 20}
 """Of a dozen calls each, with some thirty words made up."""
 AT_ONCE = 10
 

@@ -4,7 +4,9 @@ import asyncio
 import io
 import json
 import logging
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
@@ -15,6 +17,8 @@ from global_discovery.serving.log import AUDIT, reporter
 from support.clock import FakeClock
 from support.running import a_service
 from support.serve_process import LOOPBACK, started
+
+OPERATING = (Path(__file__).parents[2] / "docs/operating.md").read_text()
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +37,11 @@ def test_a_line_carries_the_mark_when_it_is_a_change_of_state(event: Event) -> N
     log.configure("json", stream=stream)
     reporter()(event)
     assert json.loads(stream.getvalue()).get("audit", False) == (event in AUDIT)
+
+
+def test_the_documented_audit_lines_are_those_that_carry_the_mark() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| \w+ \| audit: ", OPERATING, re.MULTILINE)
+    assert sorted(rows) == sorted(["configured", *(event.value for event in AUDIT)])
 
 
 async def test_a_change_of_the_mark_says_what_it_was_before() -> None:
@@ -54,13 +63,14 @@ async def test_a_change_of_the_mark_says_what_it_was_before() -> None:
     assert ended[0]["reasons_before"] == ["STARTING"]
 
 
-async def test_what_was_configured_is_told_at_the_start_without_the_user_of_a_url() -> None:
+async def test_what_was_configured_is_told_at_the_start_as_it_was_written() -> None:
     flags = ["--heartbeat-interval-secs=2", "--router=r1=http://router.example:1"]
     async with started(*LOOPBACK, *flags) as process:
         line = await process.event("configured")
         await process.ready()
     assert line["audit"] is True
     assert line["flags"]["--heartbeat-interval-secs"] == "2"
+    assert line["flags"]["--router"] == "r1=http://router.example:1"
     assert set(line["flags"]) == {
         "--listen",
         "--grpc-listen",

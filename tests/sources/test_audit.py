@@ -22,16 +22,22 @@ def test_a_pool_s_whole_life_says_who(world: LeaseWorld) -> None:
     world.withdraw(lease_id=second, caller="10.0.0.8")
     pool = str(KEY)
     assert told(world, Event.POOL_REGISTERED) == [
-        {"pool": pool, "caller": "10.0.0.1", "relay": "relay_id r1"}
+        {
+            "pool": pool,
+            "caller": "10.0.0.1",
+            "identity": "",
+            "relay": "relay_id r1",
+            "after": {"model": "m", "region": "r1", "relays": ["ip:10.0.0.1"]},
+        }
     ]
     assert told(world, Event.SHARE_BEGAN) == [
-        {"pool": pool, "caller": "10.0.0.2", "relay": "relay_id r2", "shares": 2}
+        {"pool": pool, "caller": "10.0.0.2", "identity": "", "relay": "relay_id r2", "shares": 2}
     ]
     assert told(world, Event.SHARE_WITHDRAWN) == [
-        {"pool": pool, "caller": "10.0.0.9", "relay": "relay_id r1", "shares": 1}
+        {"pool": pool, "caller": "10.0.0.9", "identity": "", "relay": "relay_id r1", "shares": 1}
     ]
     assert told(world, Event.POOL_WITHDRAWN) == [
-        {"pool": pool, "caller": "10.0.0.8", "relay": "relay_id r2"}
+        {"pool": pool, "caller": "10.0.0.8", "identity": "", "relay": "relay_id r2"}
     ]
 
 
@@ -43,6 +49,7 @@ def test_a_change_is_told_with_the_fields_that_changed(world: LeaseWorld) -> Non
             "pool": str(KEY),
             "relay": "relay_id r1",
             "caller": "10.0.0.1",
+            "identity": "",
             "before": {"model": "m"},
             "after": {"model": "n"},
         }
@@ -93,6 +100,8 @@ def test_what_another_instance_changed_is_told_as_its_doing() -> None:
     (changed,) = told(world, Event.POOL_CHANGED)
     assert changed["caller"] == "another instance"
     assert (changed["before"], changed["after"]) == ({"model": "m"}, {"model": "n"})
+    (registered,) = told(world, Event.POOL_REGISTERED)
+    assert (registered["caller"], registered["after"]["model"]) == ("another instance", "m")
 
 
 @pytest.mark.parametrize("count", [8, 9, 1024])

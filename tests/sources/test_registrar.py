@@ -147,7 +147,7 @@ async def test_a_withdrawal_of_all_is_reported_with_its_caller(setting: Registra
     assert await setting.withdraw(all_shares=True) == 2
     assert (
         Event.ALL_SHARES_WITHDRAWN,
-        {"pool": str(KEY), "caller": "10.0.0.1", "shares": 2},
+        {"pool": str(KEY), "caller": "10.0.0.1", "identity": "", "shares": 2},
     ) in setting.world.events
 
 

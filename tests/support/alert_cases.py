@@ -112,13 +112,6 @@ CASES: dict[str, Case] = {
             f'{G}tls_files_total{{{A}, outcome="taken"}}': "0+0x20 1+0x60",
         },
     ),
-    "GlobalDiscoveryPolicyRefused": Case(
-        {f"{G}policy_stale{{{A}}}": "0 1+0x60"}, {f"{G}policy_stale{{{A}}}": "0+0x60"}
-    ),
-    "GlobalDiscoveryTokenReviewsFailing": Case(
-        {f"{G}token_reviews_failing{{{A}}}": "0 1+0x60"},
-        {f"{G}token_reviews_failing{{{A}}}": "0 1 0+0x60"},
-    ),
     "GlobalDiscoveryEstimatedEverywhere": of_two("view_exact", ("0", "0"), ("1", "0")),
     "GlobalDiscoveryEstimated": of_two("view_exact", ("1", "0"), ("1", "1")),
     "GlobalDiscoveryPoolsVanished": Case(
@@ -170,6 +163,42 @@ CASES: dict[str, Case] = {
         },
     ),
     "GlobalDiscoveryRegionSilent": gauge("dynamodb_silent_regions", "1", "0"),
+    "GlobalDiscoveryRegistrationsFull": Case(
+        {f'{G}limit_refusals_total{{{A}, limit="pools"}}': "0+1x60"},
+        {
+            f'{G}limit_refusals_total{{{A}, limit="pools"}}': "5+0x60",
+            f'{G}limit_refusals_total{{{A}, limit="watchers"}}': "0+1x60",
+        },
+    ),
+    "GlobalDiscoveryLimitReached": Case(
+        {f'{G}limit_refusals_total{{{A}, limit="watchers"}}': "0+1x60"},
+        {
+            f'{G}limit_refusals_total{{{A}, limit="watchers"}}': "5+0x60",
+            f'{G}limit_refusals_total{{{A}, limit="pools"}}': "0+1x60",
+        },
+    ),
+    "GlobalDiscoveryLimitNear": Case(
+        {
+            f'{G}limit_used{{{A}, limit="pools"}}': "850+0x60",
+            f'{G}limit{{{A}, limit="pools"}}': "1000+0x60",
+        },
+        {
+            f'{G}limit_used{{{A}, limit="pools"}}': "700+0x60",
+            f'{G}limit{{{A}, limit="pools"}}': "1000+0x60",
+            f'{G}limit{{{A}, limit="shares"}}': "10+0x60",
+        },
+    ),
+    "GlobalDiscoveryCallsWaiting": gauge("calls_waiting", "2000", "500"),
+    "GlobalDiscoveryAccessDenied": rises(
+        "access_denied_total", ', reason="PERMISSION_DENIED"', by=12, slow=2
+    ),
+    "GlobalDiscoveryPolicyRefused": Case(
+        {f"{G}policy_stale{{{A}}}": "0 1+0x60"}, {f"{G}policy_stale{{{A}}}": "0+0x60"}
+    ),
+    "GlobalDiscoveryTokenReviewsFailing": Case(
+        {f"{G}token_reviews_failing{{{A}}}": "0 1+0x60"},
+        {f"{G}token_reviews_failing{{{A}}}": "0 1 0+0x60"},
+    ),
 }
 
 

@@ -16,11 +16,6 @@ from support.hand_source import HandSource
 from support.join_world import FRONTENDS, OUT_OF_SYNC, RELAYS
 
 
-class NoFigures(Collector):
-    def collect(self) -> list[object]:
-        return []
-
-
 class HandWatching:
     """Out of sync until a test says otherwise; its task ends when a test wants that."""
 
@@ -32,7 +27,7 @@ class HandWatching:
         self.sources = ImportedSources(
             self.pools, self.routers, "-frontend", "http", explained=unexplained
         )
-        self.figures = NoFigures()
+        self.figures: list[Collector] = []
         self.dies = asyncio.Event()
 
     async def run(self) -> None:

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
+from prometheus_client.registry import Collector
+
 from global_discovery.domain.events import Report, ignore
 from global_discovery.serving.core import ImportedSources
 from global_discovery.slices.model import EndpointSlice
@@ -10,7 +12,6 @@ from global_discovery.slices.naming import Naming
 from global_discovery.slices.recognise import Discovery
 from global_discovery.sources.imported.pools import ImportedPools
 from global_discovery.sources.imported.slices import ImportedSlices
-from support.hand_watching import NoFigures
 
 
 class ImportedWatching:
@@ -25,7 +26,7 @@ class ImportedWatching:
         self.sources = ImportedSources(
             pools, None, naming.frontend_suffix, naming.frontend_port, explained=pools
         )
-        self.figures = NoFigures()
+        self.figures: list[Collector] = []
 
     async def run(self) -> None:
         await asyncio.Event().wait()

@@ -39,7 +39,7 @@ from support.rest import a_body
 from support.running import a_service
 
 ACCEPT = {"Accept": "application/openmetrics-text; version=1.0.0"}
-MODES = ("sqlite", "mcs", "dynamodb")
+MODES = ("memory", "sqlite", "mcs", "karmada", "dynamodb")
 
 
 class Scrape(NamedTuple):
@@ -68,7 +68,8 @@ async def scrapes(folder: Path) -> dict[str, Scrape]:
 async def a_service_in(mode: str, folder: Path) -> AsyncIterator[tuple[Service, trustme.CA | None]]:
     """The service, and the CA to trust.
 
-    `sqlite` with TLS, a policy and tokens, `mcs` over an API server, `dynamodb` over a table.
+    `memory` as it comes, `sqlite` with TLS, a policy and tokens, `mcs` and `karmada` over an
+    API server, `dynamodb` over a table.
     """
     async with contextlib.AsyncExitStack() as stack:
         ca = None
@@ -82,17 +83,36 @@ async def a_service_in(mode: str, folder: Path) -> AsyncIterator[tuple[Service, 
                 token_audience=AUDIENCE,
                 token_clusters=[TokenCluster("east", ISSUER, HandReviewer())],
             )
-        elif mode == "mcs":
-            api = await stack.enter_async_context(fake_kube_api())
-            config = str(api.kubeconfig(folder))
-            watching = SlicesWatching(WatchingSettings(Discovery.MCS, Naming(), kubeconfig=config))
-            made = a_service(watching=watching, pool_discovery="mcs")
-        else:
+        elif mode in {"mcs", "karmada"}:
+            watching = await _watching(Discovery(mode), folder, stack)
+            made = a_service(watching=watching, pool_discovery=mode)
+        elif mode == "dynamodb":
             made = a_service(store=await _a_store_in_a_table())
+        else:
+            made = a_service()
         service = await stack.enter_async_context(made)
-        if mode == "mcs":
+        if service.core.joined is not None:
             await eventually(lambda: service.core.pools.refresh() or service.core.pools.synced)
         yield service, ca
+
+
+def a_member_cluster(name: str) -> dict[str, object]:
+    """As far as it is read."""
+    return {
+        "apiVersion": "cluster.karmada.io/v1alpha1",
+        "kind": "Cluster",
+        "metadata": {"name": name},
+    }
+
+
+async def _watching(
+    discovery: Discovery, folder: Path, stack: contextlib.AsyncExitStack
+) -> SlicesWatching:
+    api = await stack.enter_async_context(fake_kube_api())
+    if discovery is Discovery.KARMADA:
+        api.put(a_member_cluster("oslo"))
+    config = str(api.kubeconfig(folder))
+    return SlicesWatching(WatchingSettings(discovery, Naming(), kubeconfig=config))
 
 
 async def _a_store_in_a_table() -> DynamoDBStore:

@@ -109,6 +109,28 @@ async def test_each_call_is_a_span_of_its_caller_s_trace_and_watches_are_none(
     assert "pool-0" not in str(spans)
 
 
+async def test_a_target_in_absolute_form_is_traced_and_one_that_is_none_is_not(
+    received: Collector,
+) -> None:
+    variables = told_to(received.url)
+    async with started(*LOOPBACK, "--tracing=on", env=variables) as process:
+        port = (await process.ready())["rest_port"]
+        for sent, status in (
+            (b"http://discovery.example:1/pools?region=x", b"200"),
+            (b"http://discovery.example/livez", b"200"),
+            (b"/pools\xff", b"400"),
+        ):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET " + sent + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert (await reader.read()).split()[1] == status
+            writer.close()
+            await writer.wait_closed()
+        process.send(signal.SIGTERM)
+        assert await process.ended() == 0
+    (span,) = received.spans
+    assert (span.name, span.attributes["http.route"]) == ("GET /pools", "/pools")
+
+
 async def test_the_variables_name_the_service_and_sample(received: Collector) -> None:
     variables = told_to(received.url, OTEL_SERVICE_NAME="mine", OTEL_TRACES_SAMPLER="always_off")
     async with started(*LOOPBACK, "--tracing=on", env=variables) as process:

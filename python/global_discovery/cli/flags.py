@@ -21,7 +21,8 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 PREFIX = "GLOBAL_DISCOVERY_"
-_USER_INFO = re.compile(r"//[^/@\s]*@")
+_USER_INFO = re.compile(r"//\S*@")
+"""As far as it can reach: whoever types a password does not escape it."""
 _SEPARATORS = re.compile(r"[,\r\n]")
 _SHOWN_CHARACTERS = 100
 
@@ -75,12 +76,15 @@ class Values:
         """Filled by FlagTable.read."""
         self._values: dict[Flag[Any], tuple[Any, ...]] = {}
         self._sources: dict[Flag[Any], str] = {}
+        self._texts: dict[Flag[Any], Sequence[str]] = {}
 
-    def put(self, flag: Flag[T], values: tuple[T, ...], source: str = "") -> None:
-        """`source` names where they were set; empty for the default."""
+    def put(
+        self, flag: Flag[T], values: tuple[T, ...], source: str = "", texts: Sequence[str] = ()
+    ) -> None:
+        """`source` names where they were set, and by which `texts`; empty for the default."""
         self._values[flag] = values
         if source:
-            self._sources[flag] = source
+            self._sources[flag], self._texts[flag] = source, texts
 
     def __getitem__(self, flag: Flag[T]) -> T:
         """The value of a flag that has a default or that must be set."""
@@ -101,10 +105,13 @@ class Values:
         return flag in self._sources
 
     def shown(self) -> dict[str, str]:
-        """What was set, by flag, for the log: no flag holds a secret, and a URL loses its own."""
+        """What was set, by flag, as it was written, for the log.
+
+        No flag holds a secret, a test sees to that; of a URL the user information is left out.
+        """
         return {
-            flag.name: ", ".join(_without_password(value) for value in self._values[flag])
-            for flag in self._sources
+            flag.name: ", ".join(_without_user(text) for text in texts)
+            for flag, texts in self._texts.items()
         }
 
     def source(self, flag: Flag[Any]) -> str:
@@ -144,7 +151,8 @@ class FlagTable:
         for flag in self.flags:
             texts, source = _set_texts(flag, args, environ)
             if texts is not None:
-                values.put(flag, tuple(_read(flag, text, source) for text in texts), source)
+                read = tuple(_read(flag, text, source) for text in texts)
+                values.put(flag, read, source, texts)
             elif flag.default is not None:
                 values.put(flag, (flag.read(flag.default),))
             else:
@@ -198,11 +206,12 @@ def _refuse_unused(flag: Flag[Any], values: Values) -> None:
         raise Refused(f"{values.source(flag)} is used with {selector.name} {users} only")
 
 
-def _without_password(value: object) -> str:
-    return _USER_INFO.sub("//...@", str(value))
+def _without_user(text: str) -> str:
+    return _USER_INFO.sub("//...@", text)
 
 
 def _shown(text: str) -> str:
-    """The value on one line, whatever is in it, and not too much of it."""
+    """The value on one line, whatever is in it, not too much of it, and without a password."""
+    text = _without_user(text)
     more = "..." if len(text) > _SHOWN_CHARACTERS else ""
     return ascii(text[:_SHOWN_CHARACTERS]) + more

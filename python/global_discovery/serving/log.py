@@ -55,9 +55,11 @@ AUDIT = frozenset(
         Event.ALL_SHARES_WITHDRAWN,
         Event.MARK_CHANGED,
         Event.TLS_FILES_TAKEN,
+        Event.POLICY_TAKEN,
+        Event.ACCESS_DENIED,
     }
 )
-"""Changes of state: who did what, before and after. Their lines carry `audit`."""
+"""Changes of state, who did what, before and after, and denials. Their lines carry `audit`."""
 
 
 def reporter() -> Report:

@@ -76,7 +76,7 @@ class Watching(Protocol):
         ...
 
     @property
-    def figures(self) -> Collector:
+    def figures(self) -> Sequence[Collector]:
         """Its metrics."""
         ...
 
@@ -121,8 +121,8 @@ class Service:
         self._readiness = Readiness(self.core)
         self.registry.register(InstanceCollector(self.core, self._readiness))
         register_process(self.registry)
-        if watching is not None:
-            self.registry.register(watching.figures)
+        for collector in () if watching is None else watching.figures:
+            self.registry.register(collector)
         metrics = CallMetrics(self.registry)
         self.tls = self._tls_keeper(settings)
         self.guard = self._make_guard(settings, token_clusters)

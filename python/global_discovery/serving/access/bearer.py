@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 MAX_TOKEN = 8 * 1024
 _BEARER = re.compile(r"bearer +([A-Za-z0-9._~+/-]+=*) *", re.IGNORECASE)
@@ -18,8 +18,25 @@ _PARTS = 3
 _SUBJECT = "system:serviceaccount:"
 
 
+TokenFault = Literal[
+    "malformed",
+    "no_bearer_token",
+    "several_headers",
+    "no_service_account",
+    "audience",
+    "issuer",
+    "expired",
+    "refused",
+]
+"""Why a token is not accepted."""
+
+
 class BadToken(ValueError):
     """It is no token that could be good here. Says why in a fixed word, and nothing of it."""
+
+    def __init__(self, fault: TokenFault) -> None:
+        """Its text is that word."""
+        super().__init__(fault)
 
 
 class Claims(NamedTuple):

@@ -6,14 +6,23 @@ is known by its address.
 """
 
 from collections import Counter, OrderedDict
+from typing import get_args
 
 from global_discovery.domain.clock import Clock
+from global_discovery.domain.errors import PermissionDenied, Unauthenticated
 from global_discovery.domain.events import Event, Report
+from global_discovery.serving.access.bearer import TokenFault
 from global_discovery.serving.caller import Caller
 
 MINUTE = 60.0
 LINES, LINES_IN_ALL = 5, 300
 ACCOUNTS = 4_096
+REASONS = (
+    Unauthenticated.reason,
+    PermissionDenied.reason,
+    *(f"TOKEN_{fault}".upper() for fault in get_args(TokenFault)),
+)
+"""What is denied for; labels of a metric."""
 
 
 class Denials:
@@ -28,7 +37,8 @@ class Denials:
         self._in_all = 0
         self._suppressed: OrderedDict[str, int] = OrderedDict()
         self._suppressed_elsewhere = 0
-        self.counts: Counter[str] = Counter()
+        # There from the start: a series that begins with its first denial shows no rise.
+        self.counts: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
         """By reason."""
         self.suppressed = 0
 
@@ -46,7 +56,7 @@ class Denials:
         self._in_all += 1
         fields: dict[str, object] = {
             "identity": caller.identity,
-            "address": caller.address,
+            "caller": caller.address,
             "face": face,
             "method": method,
             "what": what,

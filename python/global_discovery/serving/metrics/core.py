@@ -13,6 +13,7 @@ from global_discovery.serving.metrics.loop import LoopLag
 from global_discovery.sources.joined.join import JoinedPools
 from global_discovery.sources.registered.registrations import Registrations
 from global_discovery.view.fanout import FanOut
+from global_discovery.view.view import View
 
 
 class CoreCollector(Collector):
@@ -27,17 +28,13 @@ class CoreCollector(Collector):
         """See prometheus_client."""
         core = self._core
         core.pools.refresh()
+        core.routers.refresh()
         mark = core.pools.mark
         yield gauge("pools", "Pools in the view.", len(core.pools))
         yield gauge("routers", "Routers in the view.", len(core.routers))
-        yield gauge("view_position", "Position of the pool view.", core.pools.sequence)
-        yield gauge("view_history", "Changes kept for resuming.", core.pools.history)
-        yield gauge("view_exact", "Whether the pool view is exact.", mark.exact)
+        yield from _view("view", "pool", core.pools)
         yield gauge("view_bound_seconds", "The pool view's bound.", mark.bound)
-        reasons = gauge("view_estimated", "Why the pool view is estimated.", None, "reason")
-        for reason in Reason:
-            reasons.add_metric([reason.value], float(reason in mark.reasons))
-        yield reasons
+        yield from _view("routers_view", "router", core.routers)
         yield from _registrations(core.registrations)
         state = core.store_state()
         yield gauge("store_failing", "Whether the store fails to read or write.", state.failing)
@@ -66,6 +63,16 @@ class CoreCollector(Collector):
             merged.add_metric([view], fanout.counters.merged)
             slow.add_metric([view], fanout.counters.slow)
         yield from (watchers, behind, opened, snapshots, merged, slow)
+
+
+def _view(name: str, of: str, view: View[Any]) -> Iterator[Metric]:
+    yield gauge(f"{name}_position", f"Position of the {of} view.", view.sequence)
+    yield gauge(f"{name}_history", "Changes kept for resuming.", view.history)
+    yield gauge(f"{name}_exact", f"Whether the {of} view is exact.", view.mark.exact)
+    reasons = gauge(f"{name}_estimated", f"Why the {of} view is estimated.", None, "reason")
+    for reason in Reason:
+        reasons.add_metric([reason.value], float(reason in view.mark.reasons))
+    yield reasons
 
 
 def _registrations(registered: Registrations) -> Iterator[Metric]:

@@ -67,10 +67,10 @@ class Gateway:
         return await self._traced(request, self._tracer)
 
     async def _traced(self, request: web.BaseRequest, tracer: Tracer) -> web.StreamResponse:
-        found = self._routes.find(request.raw_path.partition("?")[0])
-        if found is None or found[0].template not in TRACED:
+        template = self._template(request.raw_path)
+        if template not in TRACED:
             return await self._answered(request)
-        span = tracer.request(request.method, found[0].template, request.headers.items())
+        span = tracer.request(request.method, template, request.headers.items())
         status = GONE
         try:
             response = await self._answered(request)
@@ -78,6 +78,14 @@ class Gateway:
             return response
         finally:
             span.end(status)
+
+    def _template(self, target: str) -> str:
+        """Of the route that a request is for; empty for none."""
+        try:
+            found = self._routes.find(parse_target(target).path)
+        except Problem:
+            return ""
+        return "" if found is None else found[0].template
 
     async def _answered(self, request: web.BaseRequest) -> web.StreamResponse:
         started = time.perf_counter()

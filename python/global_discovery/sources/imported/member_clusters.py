@@ -36,6 +36,10 @@ class MemberClusters:
         self._slices = slices
         self._names: frozenset[str] = frozenset()
 
+    def __len__(self) -> int:
+        """How many are known."""
+        return len(self._names)
+
     def replaced(self, items: Sequence[Cluster]) -> None:
         """All of them."""
         self._know(frozenset(item.metadata.name for item in items))

@@ -26,6 +26,12 @@ def relay_name(identity: Identity) -> str:
     return _short(" ".join(identity))
 
 
+def new_fields(after: Listed) -> dict[str, dict[str, object]]:
+    """`after` of a pool that was not there before: the fields that are not empty."""
+    shown = {name: _shown(value) for name, value in _fields(after).items() if value}
+    return {"after": shown}
+
+
 def changed_fields(before: Listed, after: Listed) -> dict[str, dict[str, object]]:
     """`before` and `after`, each with the fields that differ; empty when none does."""
     old, new = _fields(before), _fields(after)

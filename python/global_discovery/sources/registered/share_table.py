@@ -22,6 +22,7 @@ from global_discovery.sources.registered.audit import (
     Listed,
     changed_fields,
     listed,
+    new_fields,
     relay_name,
 )
 from global_discovery.sources.registered.ended_shares import EndedShares
@@ -175,7 +176,8 @@ class ShareTable:
         what = {"pool": str(key), "relay": relay_name(identity)}
         before = None
         if pool is None:
-            self._report(Event.POOL_REGISTERED, **what, **who)
+            new = new_fields((share.content, share.relays))
+            self._report(Event.POOL_REGISTERED, **what, **who, **new)
         else:
             before = listed(pool)
             self._report(Event.SHARE_BEGAN, **what, **who, shares=len(pool.shares) + 1)
