@@ -143,8 +143,6 @@ class History:
     """When this program ran late, and by how much."""
     broken: list[str] = field(default_factory=list)
     """Promises whose breach was seen when it happened, as sentences."""
-    skew: bool = False
-    """Whether wall clocks were stepped while servers shared a store."""
 
     def lag(self, since: float, until: float) -> float:
         """By how much this program ran late, at most, around a time."""

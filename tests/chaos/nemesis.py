@@ -84,7 +84,7 @@ class Nemesis:
         ]
         if FAKETIME is not None:
             offered.append(("clock", self._clock_stepped(slot, chance.choice([-7200, 86_400]))))
-        if self._world.disk is not None:
+        if self._world.disk is not None and self._world.disk.real:
             offered.append(("disk full", self._disk_full()))
         if self._world.table is not None:
             link = self._world.table.links[slot.name]
@@ -121,7 +121,6 @@ class Nemesis:
 
     @contextlib.asynccontextmanager
     async def _clock_stepped(self, slot: Slot, seconds: int) -> AsyncIterator[None]:
-        self._world.history.skew = self._world.scenario.terms.shared
         with self._noted(f"clock {seconds:+d} s", f"clock:{slot.name}"):
             slot.step_clock(seconds)
             try:
@@ -134,8 +133,7 @@ class Nemesis:
         disk = self._world.disk
         assert disk is not None
         with self._noted("disk full", "disk"):
-            if disk.real:
-                disk.fill()
+            disk.fill()
             try:
                 yield
             finally:

@@ -143,7 +143,7 @@ class SlotObserver:
     # -- the stream --------------------------------------------------------------
 
     async def _watch(self) -> None:
-        tls = ClientTls.of(self._tls)
+        tls = None if self._tls is None else ClientTls(self._tls)
         while True:
             target = f"127.0.0.1:{self._slot.grpc_port}"
             try:

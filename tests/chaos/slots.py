@@ -8,6 +8,7 @@ error or a traceback is a breach, and so is a process that ends by itself.
 import asyncio
 import contextlib
 import json
+import re
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +18,13 @@ from chaos.links import Link
 from global_discovery.domain.events import Event
 from support.serve_process import LOOPBACK, ServeProcess, clean_environment, started
 
-KNOWN_EVENTS = {event.value for event in Event} | {"unprotected", "stopped", "log_lines_lost"}
+DOCUMENTS = Path(__file__).parents[2] / "docs"
+KNOWN_EVENTS = {
+    name
+    for document in DOCUMENTS.glob("*.md")
+    for name in re.findall(r"^\| `([a-z_]+)` \|", document.read_text(), re.MULTILINE)
+}
+"""Whatever opens a row of a table there: an operator can look it up."""
 PATIENCE_SECONDS = 60
 STOP_SECONDS = 20.0
 """Longer than the service takes for an orderly stop, whatever hangs."""
@@ -65,12 +72,9 @@ class Slot:
 
     async def start(self) -> None:
         """A new process; returns once it takes calls."""
-        self._life = contextlib.AsyncExitStack()
         spawned = now()
-        environment = clean_environment(**self._faked(), **self.variables)
-        process = await self._life.enter_async_context(
-            started(*LOOPBACK, *self._flags(), command=self.command, env=environment)
-        )
+        while (process := await self._begin()) is None:
+            spawned = now()
         follower = asyncio.create_task(self._follow(process))
         self._life.push_async_callback(_ended, follower)
         ports = await process.ready()
@@ -84,6 +88,26 @@ class Slot:
         self.running = process
         for link, face in self._links:
             link.lead_to(self.port(face))
+
+    async def _begin(self) -> ServeProcess | None:
+        """A process that has written its first line; None when it was right to refuse to start.
+
+        That is while the files of TLS do not match: it says so in a sentence, and exits.
+        """
+        self._life = contextlib.AsyncExitStack()
+        environment = clean_environment(**self._faked(), **self.variables)
+        process = await self._life.enter_async_context(
+            started(*LOOPBACK, *self._flags(), command=self.command, env=environment)
+        )
+        spawned = now()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not process.lines and process.process.returncode is None:  # noqa: ASYNC110 - its log
+                await asyncio.sleep(LOG_POLL_SECONDS)
+        refused = any("--tls-" in line and line[0] != "{" for line in process.lines[:1])
+        if refused and any(self._history.done_to("tls", spawned, now())):
+            await self._life.aclose()
+            return None
+        return process
 
     async def stop(self, number: signal.Signals) -> None:
         """Ends the process with SIGTERM or SIGKILL, and looks how it ended."""

@@ -17,6 +17,11 @@ from global_discovery.domain import errors
         (errors.StoreUnwritable(), "STORE_UNWRITABLE", True),
         (errors.ShuttingDown(), "SHUTTING_DOWN", True),
         (errors.SlowWatcher(30.0), "SLOW_WATCHER", True),
+        (errors.Unauthenticated(), "UNAUTHENTICATED", False),
+        (errors.PermissionDenied(), "PERMISSION_DENIED", False),
+        (errors.AuthenticationUnavailable(), "AUTHENTICATION_UNAVAILABLE", True),
+        (errors.TooManyBadTokens(retry_after=1.0), "TOO_MANY_BAD_TOKENS", True),
+        (errors.ScopeChanged(), "SCOPE_CHANGED", True),
     ],
 )
 def test_an_error_has_a_fixed_reason_and_says_whether_to_retry(
@@ -33,7 +38,7 @@ def test_every_error_of_the_domain_is_in_that_table() -> None:
         for kind in vars(errors).values()
         if isinstance(kind, type) and issubclass(kind, errors.DiscoveryError)
     ]
-    assert len(kinds) == 10
+    assert len(kinds) == 15
 
 
 def test_a_message_is_cut_at_whole_violations() -> None:

@@ -68,6 +68,8 @@ def test_what_several_rules_allow_adds_up() -> None:
         ("dns:*.example", "dns:example", False),
         ("dns:*.example", "dns:.example", False),
         ("dns:*.example", "spiffe://x.example", False),
+        ("dns:*.example", "dns://relay.example", False),
+        ("dns:*.example", "dns:/relay.example", False),
     ],
 )
 def test_a_pattern_means_these_identities(pattern: str, identity: str, *, means: bool) -> None:
@@ -120,6 +122,31 @@ def test_what_is_too_long_or_no_utf8_is_refused() -> None:
     with pytest.raises(BadPolicy, match="UTF-8"):
         parse(RULE.encode() + b"#\xff")
     assert "is no TOML" in refusal("a = " + "[" * 100_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("rule = " + "9" * 5_000, "is no TOML: Exceeds the limit"),
+        (".".join(["a"] * 500_000) + " = 1", "has a name of more than 8 parts"),
+        ("[" + '."#"'.join(["a"] * 200_000) + "]", "has a name of more than 8 parts"),
+        ("[" + "x" * 100_000 + "]\n" + RULE, "'xxx"),
+        ("[" + "x" * 100_000 + "]\n[" + "x" * 100_000 + "]", "is no TOML: Cannot declare"),
+        (RULE + "y" * 100_000 + " = 1", "rule 1: 'yyy"),
+    ],
+)
+def test_what_the_parser_would_choke_on_is_refused_with_a_short_sentence(
+    text: str, told: str
+) -> None:
+    assert told in refusal(text)
+    assert len(refusal(text)) < 400
+
+
+def test_dots_in_texts_and_comments_are_no_parts_of_a_name() -> None:
+    dots = ".".join("a" * 100)
+    for text in (f'"""{dots}"" "\n{dots}""""', f"'''{dots}''''", f'"\\"{dots}"', f"'{dots}'"):
+        assert "'x': is no entry" in refusal(f"x = [{text}] # {dots}\n")
+    parse(RULE.replace("sa:east/dynamo/relay", f"dns:{dots}").encode())
 
 
 @given(st.binary(max_size=200) | st.text(max_size=100).map(lambda text: (RULE + text).encode()))

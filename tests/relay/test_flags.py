@@ -149,5 +149,5 @@ async def test_help_says_that_the_pool_is_told_otherwise_to_the_other_command(
     command: str, other: str
 ) -> None:
     result = await ran(command, "--help")
-    (pool,) = re.findall(r"--pool [A-Z].*?\n +--", result.out, re.DOTALL)
+    (pool,) = re.findall(r"\n  --pool [A-Z].*?\n +--", result.out, re.DOTALL)
     assert f"`{other}`" in pool

@@ -166,6 +166,24 @@ def test_a_withdrawal_elsewhere_removes_the_pool(replica: LeaseWorld) -> None:
         replica.register(relay_id="r1", lease_id="s1")
 
 
+def test_a_later_incarnation_that_was_withdrawn_takes_the_known_one_along(
+    replica: LeaseWorld,
+) -> None:
+    replica.take(a_seen_share("s1", renewed=True))
+    replica.take(withdrawn={"s2": 150.0})
+    replica.take(a_seen_share("s2", remaining=0.0))
+    assert replica.listed() is None
+    assert replica.departures[KEY] == [Departure.REMOVED]
+
+
+def test_one_that_was_replaced_here_takes_nothing_along(replica: LeaseWorld) -> None:
+    replica.take(a_seen_share("s1", renewed=True))
+    replica.register(relay_id="r1")
+    replica.take(withdrawn={"s1": 150.0})
+    replica.take(a_seen_share("s1", remaining=0.0))
+    assert replica.listed()
+
+
 def test_whatever_is_written_later_to_a_withdrawn_share_it_is_not_live(
     replica: LeaseWorld,
 ) -> None:

@@ -35,7 +35,7 @@ async def test_after_a_page_the_loop_rests_four_times_as_long(
         hand = HandTime(patch)
         pace = Pace()
         for took in (0.010, 0.050, 5.0, 0.0):
-            async with pace.turn():
+            async with pace.turn("a"):
                 hand.now += took
     assert hand.slept == [0.0, 0.040, 0.200, 1.0]
 
@@ -44,10 +44,10 @@ async def test_time_that_passes_between_two_pages_is_rest(monkeypatch: pytest.Mo
     with monkeypatch.context() as patch:
         hand = HandTime(patch)
         pace = Pace()
-        async with pace.turn():
+        async with pace.turn("a"):
             hand.now += 0.1
         hand.now += 0.3
-        async with pace.turn():
+        async with pace.turn("a"):
             pass
     assert hand.slept == [0.0, 0.1]
 
@@ -61,7 +61,7 @@ async def test_one_page_is_made_at_a_time_and_too_many_who_wait_are_refused(
 
     async def make() -> None:
         nonlocal inside
-        async with pace.turn():
+        async with pace.turn("a"):
             inside += 1
             assert inside == 1
             began.set()
@@ -80,12 +80,52 @@ async def test_one_page_is_made_at_a_time_and_too_many_who_wait_are_refused(
     await asyncio.gather(first, *waiting)
 
 
+async def test_nobody_waits_for_more_than_one_page_of_each_other_caller() -> None:
+    pace, made = Pace(), []
+    go, began = asyncio.Event(), asyncio.Event()
+
+    async def make(account: str) -> None:
+        async with pace.turn(account):
+            made.append(account)
+            began.set()
+            await go.wait()
+
+    tasks = [asyncio.create_task(make("first"))]
+    await began.wait()
+    many = pace_module.MAX_WAITING_OF_ONE
+    tasks += [asyncio.create_task(make("greedy")) for _ in range(many)]
+    await asyncio.sleep(0)
+    with pytest.raises(Problem):
+        await make("greedy")
+    tasks += [asyncio.create_task(make("other")) for _ in range(2)]
+    await asyncio.sleep(0)
+    go.set()
+    async with asyncio.timeout(20):
+        await asyncio.gather(*tasks)
+    assert made[:5] == ["first", "greedy", "other", "greedy", "other"]
+    assert made[5:] == ["greedy"] * (many - 2)
+
+
+async def test_who_gives_up_waiting_holds_up_nobody() -> None:
+    pace = Pace()
+    async with asyncio.timeout(20):
+        async with pace.turn("a"):
+            gone = [asyncio.create_task(pace.turn(name).__aenter__()) for name in "bc"]
+            await asyncio.sleep(0)
+            gone[0].cancel()
+            await asyncio.sleep(0)
+        gone[1].cancel()  # its turn has come, and it does not know yet
+        await asyncio.gather(*gone, return_exceptions=True)
+        async with pace.turn("a"):
+            pass
+
+
 async def test_a_page_that_fails_lets_the_next_one_be_made() -> None:
     pace = Pace()
     with pytest.raises(RuntimeError):
-        async with pace.turn():
+        async with pace.turn("a"):
             raise RuntimeError
-    async with asyncio.timeout(20), pace.turn():
+    async with asyncio.timeout(20), pace.turn("a"):
         pass
 
 

@@ -74,6 +74,29 @@ def send(port: int, pieces: Iterable[bytes], *, read: bool = True) -> bytes:
         return bytes(came)
 
 
+def talk(port: int, pieces: Iterable[bytes]) -> bytes:
+    """Sends on a connection of its own; what came until the first call or the connection ended."""
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) as connection:
+        came = bytearray()
+        with contextlib.suppress(ConnectionError):
+            for piece in pieces:
+                connection.sendall(piece)
+            while not _over(bytes(came)) and (chunk := connection.recv(65_536)):
+                came += chunk
+        return bytes(came)
+
+
+def _over(came: bytes) -> bool:
+    """Whether a frame ends stream 1, or all of them."""
+    while len(came) >= 9:
+        length, kind, flags = int.from_bytes(came[:3], "big"), came[3], came[4]
+        ends = kind == RST_STREAM or (kind in {DATA, HEADERS} and flags & END_STREAM)
+        if len(came) >= 9 + length and (kind == GOAWAY or (ends and came[8] == 1)):
+            return True
+        came = came[9 + length :]
+    return False
+
+
 def _string(text: bytes) -> bytes:
     if len(text) < 127:
         return bytes((len(text),)) + text

@@ -6,7 +6,8 @@ from typing import Any
 
 from global_discovery.domain.clock import Clock
 from global_discovery.serving import wire
-from global_discovery.serving.grpc.service import _follow, _resume
+from global_discovery.serving.grpc.requests import resume
+from global_discovery.serving.grpc.service import _follow
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.view.fanout import FanOut
 from global_discovery.view.filters import EVERYTHING
@@ -38,7 +39,7 @@ class HandStream:
         """What the client applied together, in order."""
         self._loop = loop
         self._window: asyncio.Future[None] | None = None
-        sequence = _resume(fanout.view, position, wanted)
+        sequence = resume(fanout.view, position, wanted)
         self.watcher = fanout.open(wanted, sequence, idle_seconds)
         self._task = HandTask(_follow(self.watcher, self))  # type: ignore[arg-type]  # a Context's write
 

@@ -52,7 +52,7 @@ async def test_whatever_reaches_the_ports_writes_no_line(secret: Secret, ca: tru
         assert await server.stop() == 0
         names = {event["event"] for event in server.events}
     assert names <= {
-        *("no_routers_configured", "mark_changed"),
+        *("configured", "no_routers_configured", "mark_changed"),
         *("listening", "ready", "stopping", "stopped"),
     }
 

@@ -1,5 +1,8 @@
 """Which pools a filter wants, and what ties a position to it."""
 
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,3 +63,9 @@ def test_fingerprints_are_equal_exactly_for_equal_filters(a: PoolFilter, b: Pool
 def test_a_value_in_another_field_is_another_filter() -> None:
     prints = {PoolFilter(**{field: frozenset({"x"})}).fingerprint for field in FIELDS}
     assert len(prints) == len(FIELDS)
+
+
+def test_nobody_can_compute_the_fingerprint_of_another_filter() -> None:
+    tell = "from global_discovery.view.filters import EVERYTHING as f; print(f.fingerprint.hex())"
+    told = {subprocess.check_output([sys.executable, "-c", tell]) for _ in range(2)}
+    assert len(told) == 2

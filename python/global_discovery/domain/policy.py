@@ -40,6 +40,17 @@ _IDENTITY = re.compile(
 _NAME = re.compile(r"[!-)+-.0-~]{1,253}|[!-)+-.0-~]{0,252}\*")
 """What may stand in a key, and perhaps a `*` at its end."""
 _NO_RIGHTS = Rights(NO_KEY, NO_KEY)
+_MAX_PARTS = 8
+_TEXT = re.compile(
+    r'"""(?:[^"\\]+|\\.|"(?!""))*+"{0,5}'
+    r"|'''(?:[^']+|'(?!''))*+'{0,5}"
+    r'|"(?:[^"\\\n]+|\\.)*+"?'
+    r"|'[^'\n]*+'?"
+    r"|#[^\n]*+",
+    re.DOTALL,
+)
+"""The strings and comments of TOML, also those without an end."""
+_NAME_ENDS = re.compile(r"[\n=,\[\]{}]")
 
 
 class BadPolicy(ValueError):
@@ -79,7 +90,9 @@ def matches(pattern: str, identity: str) -> bool:
         return identity.startswith(begin) and identity != begin
     if pattern.startswith("dns:*."):
         label, _, domain = identity.removeprefix("dns:").partition(".")
-        return identity.startswith("dns:") and bool(label) and domain == pattern[6:]
+        # A URI name may begin with `dns://`, and is no DNS name for that.
+        is_name = identity.startswith("dns:") and bool(label) and "/" not in label
+        return is_name and domain == pattern[6:]
     return pattern in (ANY, identity)
 
 
@@ -88,14 +101,15 @@ def parse(content: bytes) -> Policy:
     if len(content) > MAX_BYTES:
         raise BadPolicy(f"is longer than {MAX_BYTES} bytes")
     try:
-        document = tomllib.loads(content.decode())
+        document = tomllib.loads(_without_long_names(content.decode()))
     except UnicodeDecodeError:
         raise BadPolicy("is not UTF-8") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise BadPolicy(f"is no TOML: {str(error) or 'nested too deep'}") from None
+    except (ValueError, RecursionError) as error:
+        # A ValueError that is no TOMLDecodeError: a number of more digits than Python reads.
+        raise BadPolicy(f"is no TOML: {str(error)[:200]}") from None
     unknown = sorted(document.keys() - {"rule"})
     if unknown:
-        raise BadPolicy(f"{unknown[0]!a}: is no entry of a policy; rules are [[rule]]")
+        raise BadPolicy(f"{unknown[0][:100]!a}: is no entry of a policy; rules are [[rule]]")
     rules = document.get("rule")
     if not isinstance(rules, list) or not rules:
         # A file that is being written may be empty for a moment: nobody means that.
@@ -105,13 +119,21 @@ def parse(content: bytes) -> Policy:
     return Policy(tuple(_rule(f"rule {number}", rule) for number, rule in enumerate(rules, 1)))
 
 
+def _without_long_names(text: str) -> str:
+    """The text. The parser takes memory by the square of the parts of a dotted name."""
+    for part in _NAME_ENDS.split(_TEXT.sub("", text)):
+        if part.count(".") >= _MAX_PARTS:
+            raise BadPolicy(f"has a name of more than {_MAX_PARTS} parts")
+    return text
+
+
 def _rule(where: str, rule: Any) -> Rule:
     if not isinstance(rule, Mapping):
         raise BadPolicy(f"{where}: is no table; write [[rule]]")
     for name in rule:
         if name not in _FIELDS:
             known = ", ".join(sorted(_FIELDS))
-            raise BadPolicy(f"{where}: {name!a}: is no field of a rule; known are {known}")
+            raise BadPolicy(f"{where}: {name[:100]!a}: is no field of a rule; known are {known}")
     for name in _REQUIRED:
         if name not in rule:
             raise BadPolicy(f"{where}: {name}: is missing")

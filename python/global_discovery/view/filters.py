@@ -1,6 +1,7 @@
 """Which pools a caller wants, and the fingerprint that ties a position to it."""
 
 import hashlib
+import secrets
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,6 +10,9 @@ from global_discovery.domain.errors import InvalidInput, Violation
 from global_discovery.domain.pool import Pool, PoolKey
 
 MAX_VALUES = 256
+_SECRET = secrets.token_bytes(32)
+"""Of this process. Lists are kept by fingerprint: whoever could compute them could look for a
+filter of the same one as somebody else's, and be given what that one may read."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +59,11 @@ class PoolFilter:
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """Eight bytes that are equal exactly for equal sets of values and equal scopes."""
-        digest = hashlib.blake2b(digest_size=8)
+        """Eight bytes that are equal exactly for equal sets of values and equal scopes.
+
+        They are others in every process.
+        """
+        digest = hashlib.blake2b(key=_SECRET, digest_size=8)
         for values in (self.models, self.regions, self.cluster_ids, self.namespaces):
             for value in sorted(values):
                 data = value.encode()

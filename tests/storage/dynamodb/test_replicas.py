@@ -205,6 +205,62 @@ async def test_a_withdrawn_share_is_not_live_whatever_is_written_to_it_later(wor
     assert KEY not in c.left
 
 
+async def test_a_later_incarnation_that_came_and_went_between_two_reads_takes_the_known_one_along(
+    world: World,
+) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    await world.advance(1.25)
+    assert listed(b) == {KEY: "m"}
+    relay.lease_id = ""
+    assert await world.call(relay.beat(a)), "a successor, which knows no id"
+    assert await world.call(relay.withdraw(a))
+    await world.advance(1.25)
+    assert listed(a) == listed(b) == {}
+    assert b.left[KEY] == [Departure.REMOVED]
+
+
+async def test_a_withdrawal_elsewhere_ends_no_share_that_began_here_after_it(world: World) -> None:
+    table = FakeDynamoDB()
+    a, b = [await world.add(table, name=name) for name in "ab"]
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a))
+    assert await world.call(relay.withdraw(a))
+    assert await world.call(relay.beat(b)), "which has read neither"
+    await world.advance(1.25)
+    assert listed(a) == listed(b) == {KEY: "m"}
+    assert KEY not in b.left
+
+
+async def test_a_share_that_could_not_be_written_yet_outlives_what_was_withdrawn_before_it(
+    world: World,
+) -> None:
+    table = FakeDynamoDB()
+    a = await world.add(table, name="a")
+    way = table.seen_through()
+    b = await world.add(way, name="b")
+    relay = Relay(KEY)
+    assert await world.call(relay.beat(a)), "which b has not read"
+
+    reads: set[str] = set()
+
+    async def cut(operation: str, request: Mapping[str, Any]) -> None:
+        del request
+        if operation not in reads:
+            raise Unreachable("cut")
+
+    way.before = cut
+    successor = Relay(KEY)
+    assert not await world.call(successor.beat(b)), "heard, and not stored"
+    assert await world.call(relay.withdraw(a))
+    reads |= {"Query", "BatchGetItem"}
+    await world.advance(1.25)
+    assert listed(b) == {KEY: "m"}
+    assert KEY not in b.left
+
+
 async def test_a_tombstone_counts_for_as_long_as_it_is_there(world: World) -> None:
     table = FakeDynamoDB()
     ways = [table.seen_through() for _ in range(2)]

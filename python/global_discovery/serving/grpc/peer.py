@@ -1,12 +1,15 @@
 """The other end of a gRPC call. See access.guard.Peer."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 
 import grpc
 
 from global_discovery.serving.caller import grpc_peer_address
+from global_discovery.serving.tls.certificate import names_in_pem
 
 FACE = "grpc"
+_CERTIFICATE = "x509_pem_cert"
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
@@ -32,9 +35,8 @@ class GrpcPeer:
 
     def certificate_names(self) -> tuple[Sequence[str], Sequence[str]]:
         """See Peer. gRPC has verified the certificate, or there would be no call."""
-        proven = self._context.auth_context() or {}
-        return _texts(proven.get("peer_uri", ())), _texts(proven.get("peer_dns", ()))
+        (pem, *_) = (self._context.auth_context() or {}).get(_CERTIFICATE, (b"",))
+        return _names(pem)
 
 
-def _texts(names: Iterable[bytes]) -> list[str]:
-    return [name.decode("latin-1") for name in names]
+_names = lru_cache(maxsize=4096)(names_in_pem)

@@ -11,6 +11,7 @@ from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from global_discovery.serving.grpc.health import Health
+from global_discovery.serving.grpc.library_log import leave_out_callers_bytes
 from global_discovery.serving.grpc.service import SERVICE, PoolDiscovery
 from global_discovery.serving.grpc.steady import steady_server
 from global_discovery.serving.limits import ServiceLimits
@@ -72,6 +73,7 @@ class GrpcFace:
         limits: ServiceLimits | None = None,
     ) -> None:
         """Binds the address, in plain text without `credentials`. Raises OSError when it cannot."""
+        leave_out_callers_bytes()
         self._server = steady_server([*OPTIONS, *_limiting(limits or ServiceLimits())])
         self._stopping = False
         self.health = Health([SERVICE])

@@ -25,6 +25,7 @@ from global_discovery.domain.errors import DiscoveryError
 from global_discovery.domain.explanation import MayRead, everything
 from global_discovery.serving.access.guard import Visit
 from global_discovery.serving.core import Core
+from global_discovery.serving.limits import counted
 from global_discovery.serving.rest.answer import Streamed, headers
 from global_discovery.serving.rest.connection import Connection
 from global_discovery.serving.rest.list_body import reason_codes
@@ -32,7 +33,8 @@ from global_discovery.serving.rest.problem import Problem
 from global_discovery.view.filters import EVERYTHING
 from global_discovery.view.position import BadPosition
 
-MAX_STREAMS = 64
+MAX_STREAMS, MAX_STREAMS_OF_ONE = 64, 32
+"""In all, and of one caller."""
 LOOK_SECONDS = 0.5
 SUMMARY_SECONDS = 3.0
 RETRY_MILLISECONDS = 2_000
@@ -57,8 +59,13 @@ class EventStreams:
 
     def answer(self, request: web.BaseRequest, visit: Visit, may_read: MayRead) -> Streamed:
         """A stream for a caller, which ends with its rights. Raises Problem (429)."""
-        if len(self._streams) >= MAX_STREAMS:
-            detail = f"{MAX_STREAMS} event streams are open, which is the most there may be"
+        account = counted(visit.caller)
+        mine = sum(stream.account == account for stream in self._streams)
+        if len(self._streams) >= MAX_STREAMS or mine >= MAX_STREAMS_OF_ONE:
+            detail = (
+                f"as many event streams are open as there may be: {MAX_STREAMS} in all, "
+                f"{MAX_STREAMS_OF_ONE} of one caller"
+            )
             raise Problem(
                 429, "TOO_MANY_EVENT_STREAMS", detail, header_fields={"Retry-After": "30"}
             )
@@ -92,7 +99,8 @@ class EventStreams:
         resumed: int | None,
         response: web.StreamResponse,
     ) -> None:
-        stream = _Stream(self._core, request, resumed, whole=may_read is everything)
+        account = counted(visit.caller)
+        stream = _Stream(self._core, request, resumed, account, whole=may_read is everything)
         self._streams.add(stream)
         self._keep_looking()
         try:
@@ -128,9 +136,16 @@ class _Stream:
     """One page's place in the view."""
 
     def __init__(
-        self, core: Core, request: web.BaseRequest, sequence: int | None, *, whole: bool
+        self,
+        core: Core,
+        request: web.BaseRequest,
+        sequence: int | None,
+        account: str,
+        *,
+        whole: bool,
     ) -> None:
         now = core.clock.monotonic()
+        self.account = account
         self.woken = asyncio.Event()
         self._core = core
         self._connection = cast("Connection | None", request.protocol)

@@ -58,7 +58,7 @@ class PageHandlers:
     async def status(self, call: Call) -> Answer:
         """`GET /`."""
         visit = await call.visit()
-        page = await self._status.page(parse(call.query), _may_read(visit))
+        page = await self._status.page(parse(call.query), _may_read(visit), call.account)
         return await page.answer_to(call.request.headers)
 
     async def why(self, call: Call) -> Answer:
@@ -71,7 +71,7 @@ class PageHandlers:
         key = _key(asked[0]) if asked else None
         if key is not None:
             visit.read_key(key)
-        async with self._pace.turn():
+        async with self._pace.turn(call.account):
             if key is not None:
                 body = await self._explain(key, _may_read(visit))
             else:
@@ -115,7 +115,7 @@ class PageHandlers:
             except Problem as error:
                 found = error
             except DiscoveryError as error:
-                found = problem.of(error)
+                found = problem.of(self._core.limits.judged(error, call.account))
             if not _takes_html(call.request):
                 raise found
             raise _PageProblem(found, await self._error_page(found))
@@ -144,7 +144,7 @@ class _PageProblem(Problem):
     def answer(self) -> Answer:
         """The page in place of the document."""
         fields = headers(HTML, SECURITY | dict(self.header_fields) | {"Vary": "Accept"})
-        return Answer(self.status, fields, self._page)
+        return super().answer()._replace(headers=fields, body=self._page)
 
 
 def _may_read(visit: Visit) -> MayRead:

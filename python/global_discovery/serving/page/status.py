@@ -68,15 +68,15 @@ class StatusPages:
         self._survey: tuple[int, Survey] | None = None
         self._arranged: OrderedDict[str, tuple[int, Arrangement]] = OrderedDict()
 
-    async def page(self, query: PageQuery, may_read: MayRead) -> Representation:
-        """What a query shows now. Raises Problem (503) when too many are asked for."""
+    async def page(self, query: PageQuery, may_read: MayRead, account: str) -> Representation:
+        """What a query shows a caller now. Raises Problem (503) when too many are asked for."""
         self._core.pools.refresh()
         self._core.routers.refresh()
         whole, name = may_read is everything, query.link(page=query.page)
         kept = self._fresh(name) if whole else None
         if kept is not None:
             return kept
-        async with self._pace.turn():
+        async with self._pace.turn(account):
             kept = self._fresh(name) if whole else None
             if kept is not None:
                 return kept

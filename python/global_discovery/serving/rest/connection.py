@@ -9,7 +9,7 @@ answer, and an end of the process that waits for nobody but the calls under way.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -24,6 +24,7 @@ from global_discovery.serving.caller import HEADER, Caller, Callers, peer_addres
 from global_discovery.serving.rest import problem
 from global_discovery.serving.rest.deadline import TURNS, Deadline
 from global_discovery.serving.rest.problem import Problem
+from global_discovery.serving.tls.certificate import Names, alternative_names
 
 if TYPE_CHECKING:
     from global_discovery.serving.rest.connection_server import ConnectionServer
@@ -100,8 +101,8 @@ class Connection(RequestHandler):
         """The address at the other end, in its canonical form."""
         self.certified = False
         """Whether the caller showed a certificate of a CA that we trust."""
-        self.certificate_names: tuple[tuple[str, ...], tuple[str, ...]] = (), ()
-        """The URI names and the DNS names of that certificate."""
+        self.certificate_names = Names()
+        """Those of that certificate."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
@@ -111,9 +112,10 @@ class Connection(RequestHandler):
         super().connection_made(transport)
         self._server.opened(self)
         tls = transport.get_extra_info("ssl_object")
-        self.certified = tls is not None and tls.getpeercert(binary_form=True) is not None
-        if self.certified:
-            self.certificate_names = _names_in(tls.getpeercert())
+        certificate = None if tls is None else tls.getpeercert(binary_form=True)
+        if certificate is not None:
+            self.certified = True
+            self.certificate_names = alternative_names(certificate)
         if not self.peer:
             self.abort()
 
@@ -375,10 +377,3 @@ class Connection(RequestHandler):
 
 _LATE = 408
 _VERSIONS = (HttpVersion10, HttpVersion11)
-
-
-def _names_in(certificate: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Those of its subjectAltName, as `ssl` gives them."""
-    names: Sequence[tuple[str, str]] = certificate.get("subjectAltName", ())
-    uris = tuple(name for kind, name in names if kind == "URI")
-    return uris, tuple(name for kind, name in names if kind == "DNS")

@@ -8,7 +8,8 @@ A shared store is read all the time. A share that this process has not seen
 renewed runs for what its granted lease has left, and its end is no positive
 knowledge; from the first renewal seen, its lease is counted from when that was
 seen. What the store says of a share's incarnation counts, unless it says what
-this process has replaced: such a reading is older than our own call. Of content
+this process has replaced: such a reading is older than our own call. So a share
+also ends when a later incarnation of it is found withdrawn. Of content
 the highest number counts, and under the same number what the store has, for all
 instances read that. A deadline never moves earlier, and an id that was
 withdrawn is not live, whatever is written to it later.
@@ -59,11 +60,13 @@ class FoundShares:
         """Shares of a shared store, read at `now`."""
         for seen in shares:
             stored = seen.share
-            if stored.lease_id in self._withdrawn:
-                continue
             pool = self._table.pools.get(stored.key)
             share = pool.shares.get(stored.identity) if pool else None
-            if share is not None:
+            if stored.lease_id in self._withdrawn:
+                # A later incarnation of it came and went between two readings.
+                if share is not None and stored.lease_id not in share.replaced:
+                    self._end(share)
+            elif share is not None:
                 self._see_again(share, seen, now)
             elif seen.remaining > 0:
                 self._see_first(seen, now)
@@ -73,15 +76,13 @@ class FoundShares:
         for lease_id, seconds in withdrawn:
             self._withdrawn.add(lease_id, now + seconds)
             share = self._table.by_lease.get(lease_id)
-            if share is not None and self._table.end(
-                share, Departure.REMOVED, withdrawn_by=ELSEWHERE
-            ):
-                self._report(
-                    Event.POOL_WITHDRAWN,
-                    pool=str(share.key),
-                    caller=ELSEWHERE,
-                    relay=relay_name(share.identity),
-                )
+            if share is not None:
+                self._end(share)
+
+    def _end(self, share: Share) -> None:
+        if self._table.end(share, Departure.REMOVED, withdrawn_by=ELSEWHERE):
+            relay = relay_name(share.identity)
+            self._report(Event.POOL_WITHDRAWN, pool=str(share.key), caller=ELSEWHERE, relay=relay)
 
     def _see_first(self, seen: SeenShare, now: float) -> None:
         share = self._share(seen, phase=self._listening.next_phase)

@@ -7,8 +7,9 @@ never seen differently: there the writer's wall time decides, between nothing an
 the granted lease. What appears later was not there before, so it is as good as
 seen. An item that this process wrote is no news to it.
 
-An item whose lease has a tombstone in the table is never handed over, however
-long ago it was withdrawn.
+An item whose lease has a tombstone in the table is never handed over as live,
+however long ago it was withdrawn; but it is as news, with nothing left of its
+lease, for whoever still knows the incarnation before it.
 """
 
 import asyncio
@@ -241,7 +242,8 @@ class Sightings:
                 sighting.wrote = None  # another incarnation took over
         wrote = sighting.wrote
         theirs = renewal.writer != self._writer
-        if wrote is None or (theirs and renewal.number >= wrote.number):
+        taken = theirs and renewal.lease_id not in self.tombstones
+        if wrote is None or (taken and renewal.number >= wrote.number):
             sighting.unsaved = False  # the registrations take what is stored, and so do we
         self.by_lease[renewal.lease_id] = sighting
         sighting.looked_at = looked_at
@@ -290,6 +292,9 @@ class Sightings:
             renewal = sighting.renewal
             if renewal is None or renewal.lease_id in self.tombstones:
                 self.untold.pop(sighting.place.sk, None)
+                # What this process has to write came after what was withdrawn.
+                if renewal is not None and sighting.said is not None and not sighting.unsaved:
+                    yield SeenShare(self._share(sighting, renewal), 0.0, renewed=False)
             elif sighting.said_known:
                 self.untold.pop(sighting.place.sk, None)
                 share = self._share(sighting, renewal)
