@@ -21,7 +21,23 @@ def refused_for(authorization: list[str | bytes]) -> str:
 
 def test_a_token_in_form_tells_its_issuer_and_its_end() -> None:
     claims = claims_of(bearer_token(["bEaReR  " + a_token()]), audience=AUDIENCE, now=EPOCH)
-    assert claims == (ISSUER, EPOCH + 3600)
+    assert claims[:2] == (ISSUER, EPOCH + 3600)
+
+
+@pytest.mark.parametrize("bound", [None, 1, {}, {"pod": None}, {"pod": {"uid": 5}}])
+def test_the_tokens_of_one_pod_and_no_others_have_a_holder_in_common(bound: object) -> None:
+    def holder(account: str = "relay", **told: object) -> str:
+        token = a_token(account, **told)
+        return claims_of(token, audience=AUDIENCE, now=EPOCH).holder
+
+    def pod(uid: str) -> dict[str, object]:
+        return {"kubernetes.io": {"pod": {"name": "relay-0", "uid": uid}}}
+
+    first = holder(exp=EPOCH + 10, jti="1", **pod("a"))
+    assert holder(exp=EPOCH + 20, jti="2", **pod("a")) == first
+    others = [holder(**pod("b")), holder("other", **pod("a")), holder(iss="b", **pod("a"))]
+    others.append(holder(**{"kubernetes.io": bound}))
+    assert len({first, *others}) == 5
 
 
 @pytest.mark.parametrize(

@@ -217,6 +217,41 @@ async def test_random_tokens_of_many_addresses_are_bounded_in_all(world: World) 
     assert await world.ask(good) == IDENTITY
 
 
+def of_a_pod(uid: str = "0b1d", **claims: Any) -> str:
+    return a_token(**{"kubernetes.io": {"pod": {"uid": uid}}, **claims})
+
+
+async def test_a_replaced_token_is_reviewed_whatever_else_comes_from_its_address(
+    world: World,
+) -> None:
+    await world.ask(world.east.accept(of_a_pod(jti="1")))
+    for number in range(2 * reviews.BAD_TOKENS_IN_ALL):
+        address = HERE if number < reviews.BAD_TOKENS else f"10.1.{number // 250}.{number % 250}"
+        with pytest.raises((BadToken, TooManyBadTokens)):
+            await world.ask(a_token(signature=f"s{number}"), address)
+    assert await world.ask(world.east.accept(of_a_pod(jti="2"))) == IDENTITY
+    with pytest.raises(TooManyBadTokens):
+        await world.ask(world.east.accept(of_a_pod("another")))
+
+
+async def test_whose_token_was_good_once_is_not_asked_for_without_end(world: World) -> None:
+    await world.ask(world.east.accept(of_a_pod()))
+    for number in range(3 * reviews.BAD_TOKENS):
+        with pytest.raises((BadToken, TooManyBadTokens)):
+            await world.ask(of_a_pod(signature=f"s{number}"), f"10.0.0.{number}")
+    assert len(world.east.asked) == 1 + reviews.BAD_TOKENS
+    assert await world.ask(world.east.accept(of_a_pod("another"))) == IDENTITY
+
+
+async def test_so_many_holders_of_good_tokens_are_remembered(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens, "MAX_GOOD", 3)
+    for number in range(5):
+        await world.ask(world.east.accept(of_a_pod(str(number))))
+    assert len(world.tokens._holders) == 3
+
+
 async def test_an_ipv6_network_counts_as_one_address(world: World) -> None:
     for number in range(reviews.BAD_TOKENS):
         with pytest.raises(BadToken):

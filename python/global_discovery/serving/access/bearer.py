@@ -45,6 +45,10 @@ class Claims(NamedTuple):
     issuer: str
     expires: float
     """Seconds since the epoch; infinite for one that does not say."""
+    holder: str
+    """What the tokens of one pod have in common, one after the other; of other tokens, the account.
+
+    A pod's uid is in it, which strangers do not know."""
 
 
 def bearer_token(authorization: Sequence[str | bytes]) -> str:
@@ -81,7 +85,14 @@ def claims_of(token: str, *, audience: str, now: float) -> Claims:
     expires = _time(claims.get("exp"))
     if expires <= now:
         raise BadToken("expired")
-    return Claims(issuer, expires)
+    return Claims(issuer, expires, json.dumps([issuer, subject, _pod(claims)]))
+
+
+def _pod(claims: dict[str, Any]) -> str:
+    bound = claims.get("kubernetes.io")
+    pod = bound.get("pod") if isinstance(bound, dict) else None
+    uid = pod.get("uid") if isinstance(pod, dict) else None
+    return uid if isinstance(uid, str) else ""
 
 
 def _time(value: Any) -> float:

@@ -5,7 +5,9 @@ run at a time for one server, and not more than WAITING wait; what is beyond is 
 at once.
 Whoever sends tokens that turn out bad is soon not asked for: per address, with a
 hard bound for all addresses together, so that random tokens cannot keep an API
-server busy. Tokens that were good before are reviewed again whatever others do.
+server busy. Tokens that were good before are reviewed again whatever others do, and
+so is the next token of a pod that showed a good one: whatever else comes from its
+address, a relay goes on with the token that kubelet replaced.
 """
 
 import asyncio
@@ -13,7 +15,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from global_discovery.domain.clock import Clock
 from global_discovery.domain.errors import (
@@ -57,6 +59,15 @@ class TokenCluster:
     issuer: str
     """The `iss` of its tokens; empty where there is one cluster only."""
     reviewer: Reviewer
+
+
+class Shower(NamedTuple):
+    """Who shows a token that is not known good, and pays when it is bad."""
+
+    name: str
+    """The address; or whose it says to be, where that one has shown a good one before."""
+    was_good: bool
+    """Whether it has; then neither its address nor the bound for all of them counts."""
 
 
 class _Bucket:
@@ -114,25 +125,25 @@ class Reviews:
         """Who issues such tokens; no other cluster is ever shown one."""
         return self._by_issuer.get(issuer) or self._by_issuer.get("")
 
-    async def identity(self, cluster: TokenCluster, token: str, address: str | None) -> str:
+    async def identity(self, cluster: TokenCluster, token: str, shower: Shower | None) -> str:
         """Whose token it is; empty when it is not good.
 
-        `address` is who shows a token that is not known good, None for one that was
+        `shower` is who shows a token that is not known good, None for one that was
         good before. Raises AuthenticationUnavailable and TooManyBadTokens.
         """
         state = self._states[cluster.name]
-        self._check(state, address)
+        self._check(state, shower)
         if state.waiting >= WAITING:
             raise AuthenticationUnavailable
         state.waiting += 1
         try:
             async with state.turns:
-                self._check(state, address)  # others may have failed meanwhile
+                self._check(state, shower)  # others may have failed meanwhile
                 identity = await self._review(cluster, state, token)
         finally:
             state.waiting -= 1
-        if not identity and address is not None:
-            self._count_bad(address)
+        if not identity and shower is not None:
+            self._count_bad(shower)
         return identity
 
     async def close(self) -> None:
@@ -157,25 +168,28 @@ class Reviews:
         self.outcomes["good" if identity else "bad"] += 1
         return identity
 
-    def _check(self, state: _State, address: str | None) -> None:
+    def _check(self, state: _State, shower: Shower | None) -> None:
         now = self._clock.monotonic()
         away = state.away_until - now
         if away > 0:
             raise AuthenticationUnavailable(retry_after=away)
-        if address is not None:
-            bucket = self._bad.get(_network(address))
-            wait = max(self._bad_in_all.wait(now), 0.0 if bucket is None else bucket.wait(now))
+        if shower is not None:
+            bucket = self._bad.get(_network(shower.name))
+            wait = 0.0 if bucket is None else bucket.wait(now)
+            if not shower.was_good:
+                wait = max(wait, self._bad_in_all.wait(now))
             if wait:
                 raise TooManyBadTokens(retry_after=wait)
 
-    def _count_bad(self, address: str) -> None:
-        now, name = self._clock.monotonic(), _network(address)
+    def _count_bad(self, shower: Shower) -> None:
+        now, name = self._clock.monotonic(), _network(shower.name)
         bucket = self._bad.pop(name, None) or _Bucket(BAD_TOKENS, BAD_TOKEN_SECONDS)
         self._bad[name] = bucket
         if len(self._bad) > ADDRESSES:
             self._bad.popitem(last=False)
         bucket.take(now)
-        self._bad_in_all.take(now)
+        if not shower.was_good:
+            self._bad_in_all.take(now)
 
 
 def _network(address: str) -> str:

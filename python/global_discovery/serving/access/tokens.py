@@ -3,6 +3,7 @@
 What was said of a token is kept under a keyed hash of it, never the token itself:
 good for FRESH_SECONDS, and asked again in the background from AGAIN_SECONDS on, so
 that a relay with a heartbeat never waits for a review; not good for REFUSED_SECONDS.
+The next token of a pod whose earlier one was good is reviewed whatever others show.
 While the API server does not answer, a token known good stays good for KEPT_SECONDS
 after its last review. Nothing is good beyond its own end.
 
@@ -19,8 +20,8 @@ from typing import NamedTuple
 
 from global_discovery.domain.clock import Clock
 from global_discovery.domain.errors import AuthenticationUnavailable
-from global_discovery.serving.access.bearer import BadToken, bearer_token, claims_of
-from global_discovery.serving.access.reviews import Reviews, TokenCluster
+from global_discovery.serving.access.bearer import BadToken, Claims, bearer_token, claims_of
+from global_discovery.serving.access.reviews import Reviews, Shower, TokenCluster
 
 AGAIN_SECONDS, FRESH_SECONDS, KEPT_SECONDS = 60.0, 120.0, 600.0
 REFUSED_SECONDS = 10.0
@@ -47,6 +48,8 @@ class Tokens:
         self._good: OrderedDict[bytes, _Good] = OrderedDict()
         self._refused: OrderedDict[bytes, float] = OrderedDict()
         """Until when."""
+        self._holders: OrderedDict[bytes, None] = OrderedDict()
+        """Of good tokens, hashed; shown last comes last."""
         self._asking: dict[bytes, asyncio.Task[str]] = {}
 
     @property
@@ -61,7 +64,7 @@ class Tokens:
         cannot be said now.
         """
         token = bearer_token(authorization)
-        digest = hashlib.blake2b(token.encode(), key=self._secret, digest_size=32).digest()
+        digest = self._digest(token)
         known = self._known(digest)
         age = float("inf") if known is None else self._clock.monotonic() - known.reviewed
         if known is not None and age < AGAIN_SECONDS:
@@ -72,9 +75,9 @@ class Tokens:
             raise BadToken("issuer")
         if known is None:
             self._check_refused(digest)
-            asking = self._ask(digest, token, cluster, claims.expires, address)
+            asking = self._ask(digest, token, cluster, claims, self._shower(claims, address))
             return _proven(await asyncio.shield(asking))
-        asking = self._ask(digest, token, cluster, claims.expires, None)
+        asking = self._ask(digest, token, cluster, claims, None)
         if age < FRESH_SECONDS:
             return known.identity
         try:
@@ -89,6 +92,16 @@ class Tokens:
             task.cancel()
         await asyncio.gather(*self._asking.values(), return_exceptions=True)
         await self.reviews.close()
+
+    def _digest(self, text: str) -> bytes:
+        return hashlib.blake2b(text.encode(), key=self._secret, digest_size=32).digest()
+
+    def _shower(self, claims: Claims, address: str) -> Shower:
+        """Who answers for a token that is not known good."""
+        holder = self._digest(claims.holder)
+        if holder in self._holders:
+            return Shower(holder.hex(), was_good=True)
+        return Shower(address, was_good=False)
 
     def _check_refused(self, digest: bytes) -> None:
         until = self._refused.get(digest)
@@ -110,13 +123,13 @@ class Tokens:
         digest: bytes,
         token: str,
         cluster: TokenCluster,
-        expires: float,
-        address: str | None,
+        claims: Claims,
+        shower: Shower | None,
     ) -> "asyncio.Task[str]":
         """The review of a token, begun unless it runs already."""
         task = self._asking.get(digest)
         if task is None:
-            task = asyncio.create_task(self._review(digest, token, cluster, expires, address))
+            task = asyncio.create_task(self._review(digest, token, cluster, claims, shower))
             self._asking[digest] = task
             task.add_done_callback(lambda done: self._asked(digest, done))
         return task
@@ -131,22 +144,29 @@ class Tokens:
         digest: bytes,
         token: str,
         cluster: TokenCluster,
-        expires: float,
-        address: str | None,
+        claims: Claims,
+        shower: Shower | None,
     ) -> str:
-        identity = await self.reviews.identity(cluster, token, address)
+        identity = await self.reviews.identity(cluster, token, shower)
         now = self._clock.monotonic()
         self._good.pop(digest, None)
         if identity:
-            self._good[digest] = _Good(identity, now, expires)
+            self._good[digest] = _Good(identity, now, claims.expires)
             if len(self._good) > MAX_GOOD:
                 self._good.popitem(last=False)
+            self._remember(self._digest(claims.holder))
         else:
             self._refused.pop(digest, None)
             self._refused[digest] = now + REFUSED_SECONDS
             if len(self._refused) > MAX_REFUSED:
                 self._refused.popitem(last=False)
         return identity
+
+    def _remember(self, holder: bytes) -> None:
+        self._holders[holder] = None
+        self._holders.move_to_end(holder)
+        if len(self._holders) > MAX_GOOD:
+            self._holders.popitem(last=False)
 
 
 def _proven(identity: str) -> str:
