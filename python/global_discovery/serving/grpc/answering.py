@@ -28,7 +28,7 @@ from global_discovery.serving.grpc.requests import parse
 from global_discovery.serving.limits import counted
 from global_discovery.serving.log import log_internal_error
 from global_discovery.serving.metrics import CallMetrics
-from global_discovery.serving.tracing.tracer import Tracer
+from global_discovery.serving.tracing.tracer import CallSpan, Tracer
 
 M = TypeVar("M", bound=Message)
 RENEW_POOLS = "RenewPools"
@@ -56,12 +56,11 @@ class Answering:
         timed: bool = True,
     ) -> Callable[[bytes, Context], Awaitable[Any]]:
         """What gRPC calls with the bytes of a request; it counts the call, `timed` or not."""
-        tracer = self._tracer if timed else None
 
         async def call(data: bytes, context: Context) -> Any:
             started = time.perf_counter()
             code, account = "CANCELLED", ""
-            span = tracer and tracer.rpc(method, context.invocation_metadata() or ())
+            span = self._span(method, context) if timed else None
             try:
                 account = counted(self._guard.anybody(GrpcPeer(context)))
                 visit = await self._guard.visit(GrpcPeer(context), method)
@@ -87,6 +86,11 @@ class Answering:
                     span.end(code)
 
         return call
+
+    def _span(self, method: str, context: Context) -> CallSpan | None:
+        if self._tracer is None:
+            return None
+        return self._tracer.rpc(method, context.invocation_metadata() or ())
 
     async def _request(self, method: str, request_type: type[M], data: bytes, account: str) -> M:
         """The request, when it is its caller's turn. Raises DiscoveryError."""
