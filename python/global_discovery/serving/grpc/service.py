@@ -6,21 +6,14 @@ exception's text), and what watchers receive is encoded once for all of them.
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 from google.protobuf.message import Message
 
 from global_discovery.domain import rules
-from global_discovery.domain.errors import (
-    DiscoveryError,
-    ScopeChanged,
-    SlowWatcher,
-    Unavailable,
-    together,
-)
+from global_discovery.domain.errors import together
 from global_discovery.domain.lease import Heartbeat, Withdrawal
 from global_discovery.domain.pool import Registration
 from global_discovery.serving import turns, wire
@@ -29,17 +22,16 @@ from global_discovery.serving.byte_cache import ByteCache
 from global_discovery.serving.core import Core
 from global_discovery.serving.explanation_wire import explanation_response
 from global_discovery.serving.grpc import errors
-from global_discovery.serving.grpc.peer import FACE, Context, GrpcPeer
+from global_discovery.serving.grpc.answering import RENEW_POOLS, Answering
+from global_discovery.serving.grpc.peer import Context
 from global_discovery.serving.grpc.requests import (
     filter_of,
     idle_interval,
     key_of,
     page_of,
-    parse,
     resume,
 )
 from global_discovery.serving.limits import counted
-from global_discovery.serving.log import log_internal_error
 from global_discovery.serving.metrics import CallMetrics
 from global_discovery.serving.tracing.tracer import Tracer
 from global_discovery.v1 import pool_discovery_pb2 as pb
@@ -54,10 +46,6 @@ _LEASE_ID = pb.RegisterPoolResponse.LEASE_ID_FIELD_NUMBER
 SERVICE = "global_discovery.v1.PoolDiscoveryService"
 RENEWALS_A_TURN = 500
 """Of one call, before others are worked for: half a millisecond."""
-_MAY_BE_LARGE = {"RenewPools"}
-M = TypeVar("M", bound=Message)
-R = TypeVar("R")
-Handle = Callable[[Any, Visit, Context], Awaitable[R]]
 
 
 class PoolDiscovery:
@@ -66,20 +54,13 @@ class PoolDiscovery:
     def __init__(
         self, core: Core, guard: Guard, metrics: CallMetrics, tracer: Tracer | None = None
     ) -> None:
-        """Serves from `core` what `guard` allows.
-
-        Unary calls are traced by `tracer`; streams live too long for it.
-        """
-        self._tracer = tracer
+        """Serves from `core` what `guard` allows."""
+        self._answering = Answering(core, guard, metrics, tracer)
         self._core = core
-        self._guard = guard
-        self._metrics = metrics
         self._turns = core.turns
         self._budget = core.budget
-        self._large = core.large_calls
         self._checked: ByteCache[Registration] = ByteCache()
-        self._instance_id = core.settings.instance_id
-        self._named = ((errors.INSTANCE, self._instance_id),)
+        self._named = ((errors.INSTANCE, core.settings.instance_id),)
         terms = core.settings.terms
         self._terms = pb.RegisterPoolResponse(
             lease_duration_secs=terms.lease_duration,
@@ -93,7 +74,7 @@ class PoolDiscovery:
             str, tuple[type[Message], Callable[[Any, Visit, Context], Awaitable[bytes]]]
         ] = {
             "RegisterPool": (pb.RegisterPoolRequest, self._register_pool),
-            "RenewPools": (pb.RenewPoolsRequest, self._renew_pools),
+            RENEW_POOLS: (pb.RenewPoolsRequest, self._renew_pools),
             "DeregisterPool": (pb.DeregisterPoolRequest, self._deregister_pool),
             "ListPools": (pb.ListPoolsRequest, self._list_pools),
             "ListRouters": (pb.ListRoutersRequest, self._list_routers),
@@ -106,67 +87,14 @@ class PoolDiscovery:
             "WatchRouters": (pb.WatchRoutersRequest, self._watch_routers),
         }
         return {
-            name: grpc.unary_unary_rpc_method_handler(self._answered(name, *how))
+            name: grpc.unary_unary_rpc_method_handler(self._answering.wrap(name, *how))
             for name, how in unary.items()
         } | {
-            name: grpc.unary_stream_rpc_method_handler(self._answered(name, *how, timed=False))
+            name: grpc.unary_stream_rpc_method_handler(
+                self._answering.wrap(name, *how, timed=False)
+            )
             for name, how in streams.items()
         }
-
-    def _answered(
-        self,
-        method: str,
-        request_type: type[M],
-        handle: Callable[[M, Visit, Context], Awaitable[Any]],
-        *,
-        timed: bool = True,
-    ) -> Callable[[bytes, Context], Awaitable[Any]]:
-        """Wraps a handler: parses its request, turns every error into a status, counts the call."""
-        tracer = self._tracer if timed else None
-
-        async def call(data: bytes, context: Context) -> Any:
-            started = time.perf_counter()
-            code, account = "CANCELLED", ""
-            metadata = () if tracer is None else context.invocation_metadata() or ()
-            span = None if tracer is None else tracer.rpc(method, metadata)
-            try:
-                account = counted(self._guard.anybody(GrpcPeer(context)))
-                visit = await self._guard.visit(GrpcPeer(context), method)
-                account = counted(visit.caller)
-                self._budget.seen(account)
-                await self._turns.take(account)
-                if method != "RenewPools":
-                    self._core.limits.take_bytes(account, len(data))
-                if len(data) <= turns.LARGE_BYTES or method in _MAY_BE_LARGE:
-                    request = parse(request_type, data)
-                else:
-                    async with self._large.one(account, len(data)):
-                        request = parse(request_type, data)
-                answer = await handle(request, visit, context)
-                code = "OK"
-                return answer
-            except DiscoveryError as raised:
-                error = self._core.limits.judged(raised, account)
-                code = errors.code_of(error).name
-                self._metrics.refused(FACE, error.reason)
-                if not isinstance(error, Unavailable | SlowWatcher | ScopeChanged):
-                    await self._budget.spend(account, turns.MISTAKE)
-                await errors.abort(context, errors.status_of(error), self._instance_id)
-            except grpc.aio.BaseError:
-                # The call is over for gRPC: its client went while we wrote to it.
-                raise asyncio.CancelledError from None
-            except Exception:  # noqa: BLE001 - nothing internal may reach a caller
-                code = "INTERNAL"
-                request_id = errors.new_request_id()
-                log_internal_error(request_id, method)
-                await errors.abort(context, errors.internal_status(request_id), self._instance_id)
-            finally:
-                seconds = time.perf_counter() - started if timed else None
-                self._metrics.answered(FACE, method, code, seconds)
-                if span is not None:
-                    span.end(code)
-
-        return call
 
     # -- registrations -------------------------------------------------------
 
