@@ -37,7 +37,13 @@ def test_a_pool_s_whole_life_says_who(world: LeaseWorld) -> None:
         {"pool": pool, "caller": "10.0.0.9", "identity": "", "relay": "relay_id r1", "shares": 1}
     ]
     assert told(world, Event.POOL_WITHDRAWN) == [
-        {"pool": pool, "caller": "10.0.0.8", "identity": "", "relay": "relay_id r2"}
+        {
+            "pool": pool,
+            "caller": "10.0.0.8",
+            "identity": "",
+            "relay": "relay_id r2",
+            "before": {"model": "m", "region": "r1", "relays": ["ip:10.0.0.2"]},
+        }
     ]
 
 

@@ -7,7 +7,7 @@ long sets. No lease id is in it.
 from collections.abc import Sequence
 
 from global_discovery.domain.pool import Content
-from global_discovery.sources.registered.shares import Identity, PoolShares
+from global_discovery.sources.registered.shares import Identity, PoolShares, Share
 
 SHOWN_ENTRIES = 8
 SHOWN_CHARACTERS = 200
@@ -28,8 +28,12 @@ def relay_name(identity: Identity) -> str:
 
 def new_fields(after: Listed) -> dict[str, dict[str, object]]:
     """`after` of a pool that was not there before: the fields that are not empty."""
-    shown = {name: _shown(value) for name, value in _fields(after).items() if value}
-    return {"after": shown}
+    return {"after": _all_shown(after)}
+
+
+def last_fields(share: Share) -> dict[str, dict[str, object]]:
+    """`before` of a pool that left with this share: the fields that are not empty."""
+    return {"before": _all_shown((share.content, share.relays))}
 
 
 def changed_fields(before: Listed, after: Listed) -> dict[str, dict[str, object]]:
@@ -57,6 +61,10 @@ def _fields(of: Listed) -> dict[str, object]:
         "frontends": content.frontends,
         "relays": relays,
     }
+
+
+def _all_shown(of: Listed) -> dict[str, object]:
+    return {name: _shown(value) for name, value in _fields(of).items() if value}
 
 
 def _shown(value: object) -> object:

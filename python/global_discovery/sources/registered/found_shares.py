@@ -19,7 +19,7 @@ from collections.abc import Iterable
 
 from global_discovery.domain.change import Departure
 from global_discovery.domain.events import Event, Report
-from global_discovery.sources.registered.audit import new_fields, relay_name
+from global_discovery.sources.registered.audit import last_fields, new_fields, relay_name
 from global_discovery.sources.registered.listening import Listening
 from global_discovery.sources.registered.share_table import ShareTable
 from global_discovery.sources.registered.shares import Share
@@ -81,8 +81,13 @@ class FoundShares:
 
     def _end(self, share: Share) -> None:
         if self._table.end(share, Departure.REMOVED, withdrawn_by=ELSEWHERE):
-            relay = relay_name(share.identity)
-            self._report(Event.POOL_WITHDRAWN, pool=str(share.key), caller=ELSEWHERE, relay=relay)
+            self._report(
+                Event.POOL_WITHDRAWN,
+                pool=str(share.key),
+                caller=ELSEWHERE,
+                relay=relay_name(share.identity),
+                **last_fields(share),
+            )
 
     def _see_first(self, seen: SeenShare, now: float) -> None:
         share = self._share(seen, phase=self._listening.next_phase)

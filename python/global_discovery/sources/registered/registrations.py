@@ -32,7 +32,7 @@ from global_discovery.domain.lease import Heartbeat, LeaseTerms, Withdrawal
 from global_discovery.domain.pool import Pool, PoolKey
 from global_discovery.domain.timing_wheel import SLOT_SECONDS
 from global_discovery.sources.registered.admission import RegistrationLimits
-from global_discovery.sources.registered.audit import relay_name
+from global_discovery.sources.registered.audit import last_fields, relay_name
 from global_discovery.sources.registered.explained_shares import explain_shares
 from global_discovery.sources.registered.found_shares import FoundShares
 from global_discovery.sources.registered.lease_states import LeaseState, count_leases
@@ -270,6 +270,7 @@ class Registrations:
                         caller=caller,
                         identity=identity,
                         relay=relay_name(share.identity),
+                        **last_fields(share),
                     )
         return ended
 
@@ -350,7 +351,7 @@ class Registrations:
                     Event.MASS_LAPSE_BEGAN, registered=registered, overdue_at_least=overdue
                 )
         doubtful = bool(self._reasons(now) & RENEWALS_MAY_BE_MISSED_ELSEWHERE)
-        gone: dict[PoolKey, tuple[Departure, str]] = {}
+        gone: dict[PoolKey, tuple[Departure, Share]] = {}
         left = 0
         for share in ending:
             # By when its lease ended, not by when that was seen.
@@ -363,7 +364,7 @@ class Registrations:
             departure = Departure.UNLISTED if unlisted else Departure.REMOVED
             quiet = left >= LAPSES_TOLD_ONE_BY_ONE
             if self._table.end(share, departure, quiet=quiet):
-                gone[share.key] = departure, relay_name(share.identity)
+                gone[share.key] = departure, share
             else:
                 left += 1
         if left > LAPSES_TOLD_ONE_BY_ONE:
@@ -371,9 +372,15 @@ class Registrations:
         self.counters.lapses += len(ending)
         self._tell_gone(gone)
 
-    def _tell_gone(self, gone: dict[PoolKey, tuple[Departure, str]]) -> None:
-        for key, (departure, relay) in islice(gone.items(), LAPSES_TOLD_ONE_BY_ONE):
-            self._report(Event.POOL_LAPSED, pool=str(key), departure=departure.value, relay=relay)
+    def _tell_gone(self, gone: dict[PoolKey, tuple[Departure, Share]]) -> None:
+        for key, (departure, share) in islice(gone.items(), LAPSES_TOLD_ONE_BY_ONE):
+            self._report(
+                Event.POOL_LAPSED,
+                pool=str(key),
+                departure=departure.value,
+                relay=relay_name(share.identity),
+                **last_fields(share),
+            )
         if len(gone) > LAPSES_TOLD_ONE_BY_ONE:
             unlisted = sum(departure is Departure.UNLISTED for departure, _ in gone.values())
             self._report(Event.POOLS_LAPSED, pools=len(gone), unlisted=unlisted)
