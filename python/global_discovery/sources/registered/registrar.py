@@ -24,7 +24,8 @@ from global_discovery.domain.errors import (
 from global_discovery.domain.events import Event, Report
 from global_discovery.domain.lease import Heartbeat, Lease, Renewals, Withdrawal
 from global_discovery.domain.limits import LimitReached
-from global_discovery.sources.registered.registrations import Effect, Registrations
+from global_discovery.sources.registered.outcomes import Effect
+from global_discovery.sources.registered.registrations import Registrations
 from global_discovery.sources.registered.shares import Share
 from global_discovery.storage.store import RegistrationStore
 

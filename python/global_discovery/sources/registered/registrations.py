@@ -13,9 +13,7 @@ store's.
 """
 
 from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
-from enum import Enum
 from itertools import islice
-from typing import NamedTuple
 
 from global_discovery.domain.access import EVERY_KEY, Scope
 from global_discovery.domain.change import Departure
@@ -38,6 +36,7 @@ from global_discovery.sources.registered.found_shares import FoundShares
 from global_discovery.sources.registered.lease_states import LeaseState, count_leases
 from global_discovery.sources.registered.listening import Listening
 from global_discovery.sources.registered.mass_lapse import MassLapse
+from global_discovery.sources.registered.outcomes import Effect, Renewed
 from global_discovery.sources.registered.share_table import ShareTable, new_lease_id
 from global_discovery.sources.registered.shares import Share
 from global_discovery.sources.registered.store_doubts import StoreDoubts
@@ -49,27 +48,6 @@ LEASES_A_TICK = 2_500
 LAPSES_TOLD_ONE_BY_ONE = 20
 WHEEL_DELAY = 2 * SLOT_SECONDS
 """A lease that ended longer ago than this has been looked at."""
-
-
-class Effect(Enum):
-    """What a heartbeat did to its share."""
-
-    NONE = 0
-    """It was overtaken by a later one."""
-    RENEWED = 1
-    """Its lease was renewed, and nothing else."""
-    CHANGED = 2
-    """It began, began anew, or its content or relays changed."""
-
-
-class Renewed(NamedTuple):
-    """What became of a batch of renewals."""
-
-    lease_ids: list[str]
-    unknown: list[str]
-    """Ids that are not current."""
-    regranted: list[Share]
-    """Those renewed whose lease is of another length from now on."""
 
 
 class Registrations:
