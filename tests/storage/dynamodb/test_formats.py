@@ -131,6 +131,23 @@ def as_the_next_version(table: FakeDynamoDB) -> None:
             item["o"]["S"] = item["o"]["S"][:-1] + ',"tenant":"x"}'
 
 
+@pytest.mark.parametrize("name", ["h", "l"])
+@pytest.mark.parametrize("value", ["", "x" * 3000])
+async def test_a_name_that_is_no_part_of_a_key_costs_its_share_and_no_other(
+    world: World, name: str, value: str
+) -> None:
+    table = FakeDynamoDB()
+    a = await world.add(table, name="a")
+    assert await world.call(Relay(KEY).beat(a))
+    other = PoolKey("c1", "ns", "other")
+    assert await world.call(Relay(other).beat(a))
+    table.items[place_of(KEY, ("relay_id", "relay"))][name] = {"S": value}
+    b = await world.add(table, name="b")
+    await world.advance(2)
+    assert listed(b) == {other: "m"}
+    assert [e for e, _ in b.events].count(Event.STORED_ITEM_UNREADABLE) == 1
+
+
 async def test_what_a_later_version_stored_is_listed_renewed_and_kept(world: World) -> None:
     table = FakeDynamoDB()
     a = await world.add(table, name="a")

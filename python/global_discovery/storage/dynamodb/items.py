@@ -34,6 +34,8 @@ BEACONS = "beacons"
 SHARE, TOMBSTONE = "s#", "d#"
 KEPT_SECONDS = 7 * 86_400
 """TTL removes what was not written for so long."""
+MAX_NAME = 256
+"""Bytes of a lease id or a hash; four times what this format writes."""
 REFRESH_ATTRIBUTES = "sk,l,g,c,w,h,n,t,r,q,s,k"
 
 
@@ -162,11 +164,11 @@ def read_renewal(item: Item) -> Renewal:
     """Raises Unreadable."""
     try:
         return Renewal(
-            lease_id=checked.text(item["l"]["S"]),
+            lease_id=_name(item["l"]["S"]),
             granted=checked.lease_seconds(float(item["g"]["N"])),
             counter=str(int(item["c"]["N"])),
             writer=checked.text(item["w"]["S"]),
-            content_hash=checked.text(item["h"]["S"]),
+            content_hash=_name(item["h"]["S"]),
             number=checked.whole(int(item["n"]["N"])),
             renewed_time=checked.wall_time(float(item["t"]["N"])),
             registered_time=checked.wall_time(float(item["r"]["N"])),
@@ -174,6 +176,14 @@ def read_renewal(item: Item) -> Renewal:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise Unreadable(f"renewal item: {type(problem).__name__} {problem}") from None
+
+
+def _name(value: object) -> str:
+    """A part of other items' keys: one that is empty or too long would fail the read of all."""
+    name = checked.text(value)
+    if not 1 <= len(name.encode()) <= MAX_NAME:
+        raise ValueError(f"a name of {len(name.encode())} bytes")
+    return name
 
 
 def next_counter(counter: str) -> str:
