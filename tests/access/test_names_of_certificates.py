@@ -64,3 +64,15 @@ async def test_a_longer_name_is_not_the_one_that_it_begins_with(
         caller = await world.caller(face, certified(ca, name))
         for cluster in ("east", "west"):
             assert (await caller.register(cluster)).code == "UNAUTHENTICATED"
+
+
+@pytest.mark.parametrize("face", FACES)
+async def test_a_name_that_is_no_text_is_no_identity_and_no_trouble(
+    tmp_path: Path, ca: trustme.CA, face: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = b"relay.west.example\xff"
+    encoded = bytes((0x30, len(name) + 2, 0x82, len(name))) + name
+    async with an_access_world(tmp_path, ca, policy=in_file(tmp_path), anonymous=NOTHING) as world:
+        caller = await world.caller(face, certified(ca, encoded_names=encoded))
+        assert (await caller.register("west")).code == "UNAUTHENTICATED"
+    assert caplog.records == []

@@ -1,5 +1,8 @@
 """Scopes: which keys they hold, and when two of them are the same."""
 
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,8 +42,43 @@ def test_every_key_and_no_key_are_what_they_say() -> None:
 
 @given(SCOPES, KEYS)
 def test_a_scope_holds_what_one_of_its_grants_holds(tried: Scope, key: PoolKey) -> None:
-    assert tried.holds(key) is any(grant.holds(key) for grant in tried.grants)
+    def means(patterns: tuple[str, ...], name: str) -> bool:
+        return any(
+            name.startswith(each[:-1]) if each.endswith("*") else name == each for each in patterns
+        )
+
+    assert tried.holds(key) is any(
+        means(grant.clusters, key.cluster_id) and means(grant.namespaces, key.namespace)
+        for grant in tried.grants
+    )
     assert not tried.unlimited or tried.holds(key)
+
+
+class Looked(str):
+    """A name that counts how often it was compared."""
+
+    __slots__ = ()
+    times = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Looked.times += 1
+        return str.__eq__(self, other)
+
+    def startswith(self, *begins: Any) -> bool:
+        Looked.times += 1
+        return str.startswith(self, *begins)
+
+
+@pytest.mark.parametrize("cluster", ["east-999", "west"])
+def test_a_scope_of_a_thousand_clusters_is_as_quick_as_one_of_one(cluster: str) -> None:
+    names = tuple(f"east-{number}" for number in range(1_000))
+    at_once = scope(Grant(names, ("models-*",)))
+    one_by_one = scope(*(Grant((name,), ("models-*",)) for name in names))
+    for tried in (at_once, one_by_one):
+        Looked.times = 0
+        assert tried.holds(PoolKey(Looked(cluster), "models-a", "qwen")) is (cluster != "west")
+        assert Looked.times <= 3
 
 
 @given(SCOPES, SCOPES, KEYS)

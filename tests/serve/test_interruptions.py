@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
+import pytest
 
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
@@ -64,6 +65,7 @@ def reasons(client: FoldingClient) -> list[int]:
     return [] if client.mark is None else list(client.mark.reasons)
 
 
+@pytest.mark.slow
 async def test_a_stop_longer_than_a_lease_loses_no_pool_and_is_told_as_a_stall() -> None:
     flags = [*LOOPBACK, *SHORT_LEASE]
     async with started(*flags) as server:

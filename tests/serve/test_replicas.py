@@ -14,7 +14,7 @@ from support.pools import a_registration
 from support.replica_processes import ReplicaProcess, ReplicaProcesses, replica_processes
 from support.serve_process import PATIENCE_SECONDS
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 HOUR = 3600.0
 LEASE = ("--heartbeat-interval-secs", "1", "--lease-duration-secs", "6")
 """Many heartbeats a lease: a busy machine may miss some."""

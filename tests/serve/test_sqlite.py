@@ -38,6 +38,7 @@ async def test_a_restart_keeps_the_pool_and_its_id(path: Path, end: signal.Signa
         assert (read["shares"], read["pools"], read["withdrawn"]) == (1, 1, 1)
 
 
+@pytest.mark.slow
 async def test_kills_in_the_middle_of_writes_lose_nothing_that_was_answered(path: Path) -> None:
     await kill_loop(path, kills=3, calls_between=120, seed=1)
 
@@ -49,6 +50,7 @@ async def test_many_kills_lose_nothing_that_was_answered(path: Path, seed: int) 
     await kill_loop(path, kills=40, calls_between=400, seed=seed)
 
 
+@pytest.mark.slow
 async def test_a_restored_lease_ends_when_nobody_renews_it(path: Path) -> None:
     async with serving(path, *SHORT_LEASE) as (server, caller):
         await caller.register("silent")

@@ -94,6 +94,14 @@ async def test_damage_that_no_reading_meets_is_found_at_the_start(path: Path) ->
     assert "damaged" in await refusal(path)
 
 
+async def test_a_schema_that_is_no_text_any_more_is_damage(path: Path) -> None:
+    await a_file(path)
+    whole = read(path)
+    assert b"tableshareshare" in whole
+    write(path, whole.replace(b"tableshareshare", b"table\x80hareshare"))
+    assert "damaged" in await refusal(path)
+
+
 async def test_the_database_of_another_program_is_refused(path: Path) -> None:
     other = sqlite3.connect(path)
     other.execute("CREATE TABLE theirs (x)")

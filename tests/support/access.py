@@ -46,8 +46,13 @@ def in_file(folder: Path, text: str = POLICY) -> Path:
     return path
 
 
-def certified(ca: trustme.CA, *names: x509.GeneralName, common_name: str = "somebody") -> Pair:
-    """A client's certificate with exactly these alternative names."""
+def certified(
+    ca: trustme.CA,
+    *names: x509.GeneralName,
+    common_name: str = "somebody",
+    encoded_names: bytes = b"",
+) -> Pair:
+    """A client's certificate with exactly these alternative names, or with these bytes for them."""
     key = ec.generate_private_key(ec.SECP256R1())
     issuer = x509.load_pem_x509_certificate(ca.cert_pem.bytes())
     signer = serialization.load_pem_private_key(ca.private_key_pem.bytes(), None)
@@ -67,6 +72,9 @@ def certified(ca: trustme.CA, *names: x509.GeneralName, common_name: str = "some
     )
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    if encoded_names:
+        oid = x509.SubjectAlternativeName.oid
+        builder = builder.add_extension(x509.UnrecognizedExtension(oid, encoded_names), False)
     made = builder.sign(signer, hashes.SHA256())  # type: ignore[arg-type] # as above
     return Pair(
         made.public_bytes(serialization.Encoding.PEM),

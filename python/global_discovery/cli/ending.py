@@ -42,6 +42,8 @@ async def _until_stopped(work: Coroutine[Any, Any, None]) -> int:
 
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, end, TERMINATED)
+    # asyncio would raise at the second Ctrl-C, in whatever is being done then.
+    loop.add_signal_handler(signal.SIGINT, end, INTERRUPTED)
     output = sys.stdout.fileno()
     piped = stat.S_ISFIFO(os.fstat(output).st_mode)
     if piped:

@@ -14,6 +14,8 @@ T = TypeVar("T")
 INSTANCE = "x-global-discovery-instance"
 """The header, and the trailing metadata, in which an instance names itself: its `ServerInfo` id."""
 MAX_INSTANCE_CHARACTERS = 256
+MAX_TOLD_CHARACTERS = 2_000
+"""Of a sentence: libraries quote what a server sent, and that is told again and again."""
 _DETAILS = "grpc-status-details-bin"
 _WORDS = {
     grpc.StatusCode.UNAVAILABLE: "is unavailable",
@@ -66,7 +68,7 @@ class CallFailed(Exception):
         """`message` is used for the sentence when `details` name no fields."""
         self.server = server
         self.code = code
-        self.message = message
+        self.message = message[:MAX_TOLD_CHARACTERS]
         self.details = details or ErrorDetails()
         words = _WORDS.get(code, f"failed with {code.name}")
         super().__init__(f"{server} {words}: {self._what()}")
@@ -119,8 +121,10 @@ def causes(error: BaseException) -> Iterator[str]:
 
 def _sentence(error: BaseException) -> str:
     if isinstance(error, grpc.aio.AioRpcError):
-        return f"{error.code().name}: {error.debug_error_string() or error.details() or ''}"
-    return str(error) or type(error).__name__
+        told = f"{error.code().name}: {error.debug_error_string() or error.details() or ''}"
+    else:
+        told = str(error) or type(error).__name__
+    return told[:MAX_TOLD_CHARACTERS]
 
 
 def _details(error: grpc.aio.AioRpcError) -> ErrorDetails:

@@ -25,6 +25,13 @@ E = TypeVar("E", pool_pb2.Pool, pool_pb2.Router)
 
 WatchResponse = pb.WatchPoolsResponse | pb.WatchRoutersResponse
 
+MAX_PARTS_BYTES = 256 * 1024 * 1024
+"""Of messages that wait for the one that closes them; a thousand times what servers send."""
+
+
+class NoEnd(ValueError):
+    """More came than any view has, and nothing closed it."""
+
 
 class PoolKey(NamedTuple):
     """Names one pool."""
@@ -76,6 +83,7 @@ class Fold(ABC, Generic[K, E]):
         self._listed: dict[K, E] = {}
         self._carried: dict[K, Carried[E]] = {}
         self._parts: list[WatchResponse] = []
+        self._parts_bytes = 0
         self._listed_at = 0.0
         self._following = False
         self._process = ""
@@ -124,7 +132,7 @@ class Fold(ABC, Generic[K, E]):
 
     def begin_stream(self) -> None:
         """A new stream begins: what was cut off within several messages is forgotten."""
-        self._parts.clear()
+        self._take_parts()
         self._following = False
         self._process = ""
 
@@ -135,7 +143,8 @@ class Fold(ABC, Generic[K, E]):
     def apply(self, message: WatchResponse, *, now: float) -> Update[K, E] | None:
         """Takes one message; tells what changed, or None when nothing was applied yet.
 
-        An idle message is applied like any other and changes nothing.
+        An idle message is applied like any other and changes nothing. Raises NoEnd for
+        parts without an end; they are forgotten, and nothing of them counts.
         """
         event = message.WhichOneof("event")
         if event == "server":
@@ -143,9 +152,13 @@ class Fold(ABC, Generic[K, E]):
             self._process = message.server.instance_id
         elif event in {"snapshot", "changes"}:
             self._parts.append(message)
+            self._parts_bytes += message.ByteSize()
+        if self._parts_bytes > MAX_PARTS_BYTES:
+            self._take_parts()
+            raise NoEnd(f"more than {MAX_PARTS_BYTES} bytes of one view")
         if not message.position and not message.HasField("mark"):
             return None
-        parts, self._parts = self._parts, []
+        parts = self._take_parts()
         update = self._close(parts, message, now)
         if update.snapshot or message.position:
             # A snapshot without a position leaves none: the older one is of another fold.
@@ -154,6 +167,10 @@ class Fold(ABC, Generic[K, E]):
         if self._following:
             self._listed_at = now
         return update
+
+    def _take_parts(self) -> list[WatchResponse]:
+        parts, self._parts, self._parts_bytes = self._parts, [], 0
+        return parts
 
     def _close(
         self, parts: list[WatchResponse], closing: WatchResponse, now: float

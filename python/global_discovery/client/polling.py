@@ -32,6 +32,8 @@ CALL_SECONDS = 10.0
 READ_SECONDS = 5.0
 """What is allowed for reading a long list once it has come."""
 MAX_BODY_BYTES = 64 * 1024 * 1024
+MAX_VALUES = 2_000_000
+"""A hundred thousand pools have fewer; in memory an empty value is many times its text."""
 MAX_INLINE_BYTES = 64 * 1024
 """A longer body is read in a thread."""
 ASSUMED_BOUND_SECONDS = 1.0
@@ -157,6 +159,8 @@ def read_list(body: bytes) -> tuple[pb.PoolSnapshot, pool_pb2.Mark]:
     An answer that does not say whether it is complete comes from a server that
     does not know; it counts as estimated.
     """
+    if sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        raise ValueError("more values than any list of pools has")
     told = json.loads(body)
     if not isinstance(told, dict) or not isinstance(told.get("pools"), list):
         raise ValueError("no object with pools")  # noqa: TRY004 - every garbage is one error

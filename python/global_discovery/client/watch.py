@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import grpc
 
 from global_discovery.client.errors import CallFailed, answer
-from global_discovery.client.fold import Fold, PoolFold, RouterFold, Update, WatchResponse
+from global_discovery.client.fold import Fold, NoEnd, PoolFold, RouterFold, Update, WatchResponse
 from global_discovery.client.polling import longest_silence, polled
 from global_discovery.client.servers import (
     Servers,
@@ -224,7 +224,7 @@ class Watch(Generic[F]):
                 limit = float(DEAD_AFTER_INTERVALS * min(idle, LONGEST_IDLE_SECONDS))
                 if is_url(server):
                     limit = max(limit, longest_silence(idle))
-                update = self._fold.apply(message, now=self._timer.now())
+                update = self._apply(server, message)
                 if begins or update is not None:
                     connection = Connection(server, True, info, self._last_error)
                     yield self._state(update, connection)
@@ -243,6 +243,12 @@ class Watch(Generic[F]):
         if not isinstance(message, WatchResponse):
             raise CallFailed(server, grpc.StatusCode.INTERNAL, "a message could not be decoded")
         return message
+
+    def _apply(self, server: str, message: WatchResponse) -> Update[Any, Any] | None:
+        try:
+            return self._fold.apply(message, now=self._timer.now())
+        except NoEnd as error:
+            raise CallFailed(server, grpc.StatusCode.INTERNAL, str(error)) from error
 
     def _reconsider_position(self, error: CallFailed) -> None:
         """Another release may not be able to read our position; the view is sent anew then."""

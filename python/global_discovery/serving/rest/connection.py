@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from aiohttp import web
 from aiohttp.http import HttpVersion10, HttpVersion11
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
-from aiohttp.streams import EMPTY_PAYLOAD
+from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError, _ErrInfo
 
-from global_discovery.serving.caller import HEADER, Caller, Callers, peer_address
+from global_discovery.serving.caller import peer_address
 from global_discovery.serving.rest import problem
 from global_discovery.serving.rest.deadline import TURNS, Deadline
 from global_discovery.serving.rest.problem import Problem
@@ -49,14 +49,6 @@ class Limits:
     linger_seconds: float = 2.0
     """For reading a refused request to its end, so that its answer is not lost; and for
     the other side of TLS to say that it ends too."""
-
-
-def caller_of(callers: Callers, request: web.BaseRequest) -> Caller:
-    """Who asks, as far as the connection and its headers tell."""
-    connection = cast("Connection", request.protocol).peer
-    if callers.trusts_nobody:
-        return Caller(connection)
-    return Caller(callers.address(connection, request.headers.getall(HEADER, ())))
 
 
 class CallerGone(Exception):
@@ -89,6 +81,10 @@ class Connection(RequestHandler):
         self._limits = limits
         self._headers_timer: Deadline | None = None
         self._write_timer: Deadline | None = None
+        self._body: StreamReader = EMPTY_PAYLOAD
+        """Of the last request that came in, as long as some of it is missing."""
+        self._head_bytes = 0
+        """Of a head that has not come to its end."""
         self._resumes = 0
         """How often the caller has read on after it had paused us."""
         self._ended: asyncio.Event | None = None
@@ -161,7 +157,13 @@ class Connection(RequestHandler):
         """Called by the loop, and by aiohttp with nothing to go on parsing."""
         if self._is_refused:
             return
+        requests, in_body = self._request_count, not self._body.is_eof()
         super().data_received(data)
+        if self._request_count != requests:
+            body = self._messages[-1][1]
+            self._body, self._head_bytes = EMPTY_PAYLOAD if body.is_eof() else body, 0
+        elif not in_body:
+            self._count_head(len(data))
         waiter = self._waiter
         if waiter is None or waiter.done():
             if self._headers_timer is not None:
@@ -295,7 +297,7 @@ class Connection(RequestHandler):
         if err_info.status == _LATE:
             why = problem.too_slow("the request's headers")
         elif isinstance(err_info.exc, LineTooLong):
-            why = problem.malformed("a line of the request is too long", close=True)
+            why = problem.malformed("the request's head or a line of it is too long", close=True)
         else:
             why = problem.malformed("the request is not well-formed HTTP/1.1", close=True)
 
@@ -321,13 +323,25 @@ class Connection(RequestHandler):
             async with asyncio.timeout(self._limits.linger_seconds):
                 await self._ended.wait()
 
+    def _count_head(self, size: int) -> None:
+        """The parser keeps all of a head, of which it bounds the lines and their number only."""
+        self._head_bytes += size
+        limit = HEAD_LINES * self.max_line_size
+        if self._head_bytes > limit and not self._refuse_head(400, LineTooLong(b"", limit)):
+            self._close = True  # nothing more is parsed, and what is under way is answered
+
     def _headers_late(self) -> None:
         self._headers_timer = None
+        self._refuse_head(_LATE, TimeoutError())
+
+    def _refuse_head(self, status: int, error: Exception) -> bool:
+        """Answers what is no whole request; not while another one is under way."""
         waiter = self._waiter
-        if waiter is not None and not waiter.done():
-            late = _ErrInfo(status=_LATE, exc=TimeoutError(), message="")
-            self._messages.append((late, EMPTY_PAYLOAD))
-            waiter.set_result(None)
+        if waiter is None or waiter.done():
+            return False
+        self._messages.append((_ErrInfo(status=status, exc=error, message=""), EMPTY_PAYLOAD))
+        waiter.set_result(None)
+        return True
 
     def _stop_headers_timer(self) -> None:
         if self._headers_timer is not None:
@@ -376,4 +390,6 @@ class Connection(RequestHandler):
 
 
 _LATE = 408
+HEAD_LINES = 4
+"""A whole head may be as long as so many of the longest lines."""
 _VERSIONS = (HttpVersion10, HttpVersion11)

@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from global_discovery import pem
 from global_discovery.pem import BadTlsFile
@@ -93,9 +94,21 @@ def _outside(certificate: Certificate, now: float) -> str:
     return "is not valid yet" if now < certificate.not_before else "has expired"
 
 
+class _Connection(ssl.SSLObject):
+    """Gives a caller's certificate as it is.
+
+    asyncio has it read after each handshake, which raises for a name that is no UTF-8:
+    the log of a service whose callers have such a certificate would fill with that.
+    """
+
+    def getpeercert(self, binary_form: bool = False) -> Any:  # noqa: FBT001, FBT002 - as ssl has it
+        return super().getpeercert(binary_form=True) if binary_form else {}
+
+
 def _context() -> ssl.SSLContext:
     """TLS 1.2 and 1.3 with forward secrecy and authenticated encryption only, as gRPC has it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslobject_class = _Connection
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers("ECDHE+AESGCM:ECDHE+CHACHA20")
     context.options |= ssl.OP_NO_RENEGOTIATION

@@ -242,6 +242,9 @@ class StoreFile:
             raise failed from error
         except FileFailed:
             raise
+        except UnicodeDecodeError:
+            # SQLite's message about a damaged schema, which quotes it.
+            raise FileFailed(f"{self.path} is damaged", lost=True) from None
         except OSError as error:
             raise FileFailed(f"{self.path}: {error.strerror}") from error
 
