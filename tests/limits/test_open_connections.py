@@ -43,6 +43,15 @@ def test_a_trusted_proxy_speaks_for_many() -> None:
     assert house.come("10.0.0.1") is Limit.HTTP_CONNECTIONS
 
 
+def test_a_trusted_proxy_is_not_who_fills_a_limit_that_it_does_not_have() -> None:
+    house = House(10, 3, "10.0.0.0/8")
+    for address in ("10.0.0.1", "10.0.0.1", "192.0.2.1"):
+        house.come(address)
+    assert house.doors.most_of_one == 1
+    house.doors.leave("192.0.2.1#3", "192.0.2.1")
+    assert house.doors.most_of_one == 0
+
+
 def test_the_fullest_address_makes_room_with_its_oldest() -> None:
     house = House(6, 100)
     house.come("10.0.0.2")

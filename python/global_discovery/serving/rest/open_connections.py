@@ -26,6 +26,8 @@ class OpenConnections:
         self._callers = callers
         self._open: dict[str, dict[object, Abort]] = {}
         """By address, the oldest first; addresses without one are not here."""
+        self._trusted: set[str] = set()
+        """Those of `_open` that speak for many."""
         self._in_all = 0
 
     def __len__(self) -> int:
@@ -34,19 +36,23 @@ class OpenConnections:
 
     @property
     def most_of_one(self) -> int:
-        """How many the address with the most has."""
-        return max(map(len, self._open.values()), default=0)
+        """How many the address with the most has, of those that are bounded."""
+        bounded = self._open.keys() - self._trusted
+        return max((len(self._open[name]) for name in bounded), default=0)
 
     def enter(self, connection: object, address: str, abort: Abort) -> Limit | None:
         """One more; or the limit for which it is refused. `abort` ends it later."""
         name = counted(Caller(address))
         mine = len(self._open.get(name, ()))
-        if mine >= self._of_one and not self._callers.trusts(address):
+        trusted = self._callers.trusts(address)
+        if mine >= self._of_one and not trusted:
             return Limit.HTTP_CONNECTIONS_OF_ONE
         if self._in_all >= self._total and not self._make_room(mine):
             return Limit.HTTP_CONNECTIONS
         self._open.setdefault(name, {})[connection] = abort
         self._in_all += 1
+        if trusted:
+            self._trusted.add(name)
         return None
 
     def leave(self, connection: object, address: str) -> None:
@@ -57,6 +63,7 @@ class OpenConnections:
             self._in_all -= 1
         if not mine:
             self._open.pop(name, None)
+            self._trusted.discard(name)
 
     def _make_room(self, mine: int) -> bool:
         """Ends a connection of the address with the most, unless the newcomer has no fewer."""
