@@ -116,18 +116,10 @@ class Service:
         self._report = report
         self._lag = LoopLag()
         self.registry = CollectorRegistry()
-        self.registry.register(CoreCollector(self.core, self._lag))
-        self.registry.register(StoreCollector(store))
         self._readiness = Readiness(self.core)
-        self.registry.register(InstanceCollector(self.core, self._readiness))
-        register_process(self.registry)
-        for collector in () if watching is None else watching.figures:
-            self.registry.register(collector)
         metrics = CallMetrics(self.registry)
         self.tls = self._tls_keeper(settings)
         self.guard = self._make_guard(settings, token_clusters)
-        self.registry.register(AccessCollector(self.guard))
-        self.registry.register(TlsCollector(self.tls, self.core.clock.wall))
         self.grpc = GrpcFace(
             PoolDiscovery(self.core, self.guard, metrics, tracer),
             settings.grpc_listen,
@@ -145,10 +137,25 @@ class Service:
             tls=self.tls,
             tracer=tracer,
         )
-        self.registry.register(LimitCollector(self.core, self.rest.connections))
         self._watching = watching
         self._tasks: list[asyncio.Task[None]] = []
         """Those that run for ever."""
+        self._register_figures(store)
+
+    def _register_figures(self, store: MeasuredStore) -> None:
+        """What /metrics shows beside the calls."""
+        figures: list[Collector] = [
+            CoreCollector(self.core, self._lag),
+            StoreCollector(store),
+            InstanceCollector(self.core, self._readiness),
+            AccessCollector(self.guard),
+            TlsCollector(self.tls, self.core.clock.wall),
+            LimitCollector(self.core, self.rest.connections),
+            *(() if self._watching is None else self._watching.figures),
+        ]
+        for collector in figures:
+            self.registry.register(collector)
+        register_process(self.registry)
 
     def _tls_keeper(self, settings: ServiceSettings) -> TlsKeeper | None:
         if settings.tls is None:
