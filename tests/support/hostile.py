@@ -25,7 +25,7 @@ FOUND = Path(".hostile")
 ROUND = 200
 """Examples between two looks at the time."""
 
-_SEED = int(
+SEED = int(
     os.environ.get("HOSTILE_SEED") or (1 if os.environ.get("CI") else random.getrandbits(32))
 )
 _examples: Counter[str] = Counter()
@@ -53,7 +53,7 @@ def hostile(
         counted.__module__ = test.__module__
 
         def run(**fixtures: Any) -> None:
-            end, seed = time.monotonic() + SECONDS, _SEED
+            end, seed = time.monotonic() + SECONDS, SEED
             while True:
                 _one_round(counted, strategies, examples, seed, fixtures)
                 seed += 1

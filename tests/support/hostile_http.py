@@ -133,6 +133,7 @@ TARGETS = [
     b"/metrics",
     b"/openapi.json",
     b"/",
+    b"/why?cluster_id=a&namespace=b&dgd_name=c",
     b"*",
     b"",
     b"/pools/c1/ns/pool-00000",

@@ -18,6 +18,7 @@ content item, whose hash then differs, and which nobody changes once written.
 
 import hashlib
 import json
+import math
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -271,12 +272,14 @@ def number_value(number: float | str) -> dict[str, Any]:
 
 def text_of(item: Mapping[str, Mapping[str, Any]], name: str, kind: str = "S") -> str:
     """An attribute's text; empty where it is not there."""
-    return str(item.get(name, {}).get(kind, ""))
+    value = item.get(name)
+    return str(value.get(kind, "")) if isinstance(value, Mapping) else ""
 
 
 def number_of(item: Mapping[str, Mapping[str, Any]], name: str) -> float:
     """An attribute's number; 0 where it is not there or none."""
     try:
-        return float(text_of(item, name, "N") or 0.0)
+        number = float(text_of(item, name, "N") or 0.0)
     except ValueError:
         return 0.0
+    return number if math.isfinite(number) else 0.0
