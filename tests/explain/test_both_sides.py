@@ -197,7 +197,7 @@ async def test_damaged_slices_and_pods_in_two_clusters_are_found(mcs: World) -> 
     answer = await mcs.explain()
     assert codes(answer) == ["LISTED", "SLICE_DAMAGED", "POD_IN_TWO_CLUSTERS"]
     assert "oslo/models/qwen" in answer.findings[-1].detail
-    own = mcs.service.core.explain(PoolKey("rome", "models", "qwen"), lambda _: False)
+    own = await mcs.service.core.explain(PoolKey("rome", "models", "qwen"), "a", lambda _: False)
     assert "oslo" not in str(own)
 
 
@@ -253,8 +253,8 @@ async def test_a_name_that_kept_its_suffix_is_a_near_miss(
 async def test_services_that_the_caller_may_not_read_are_not_told(mcs: World) -> None:
     mcs.show(a_slice("qwen-relay", endpoint("10.1.0.1")), relay_slice(cluster="oslo"))
     asked = PoolKey("rome", "models", "qwen")
-    assert len(mcs.service.core.explain(asked).near_misses) == 2
-    assert mcs.service.core.explain(asked, lambda _: False).near_misses == ()
+    assert len((await mcs.service.core.explain(asked, "a")).near_misses) == 2
+    assert (await mcs.service.core.explain(asked, "a", lambda _: False)).near_misses == ()
 
 
 # -- size ------------------------------------------------------------------------------

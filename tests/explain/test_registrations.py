@@ -176,9 +176,9 @@ async def test_a_share_found_in_a_store_was_never_renewed_here(world: World) -> 
 async def test_a_store_that_fails_is_a_finding_whatever_the_verdict() -> None:
     store = FailingStore()
     core = Core(CoreSettings(), store, clock=FakeClock())
-    assert Code.STORE_FAILING not in {one.code for one in core.explain(KEY).findings}
+    assert Code.STORE_FAILING not in {one.code for one in (await core.explain(KEY, "a")).findings}
     store.state_now = StoreState(failing=True)
-    explanation = core.explain(KEY)
+    explanation = await core.explain(KEY, "a")
     assert explanation.verdict.code is Code.NOT_REGISTERED
     assert Code.STORE_FAILING in {one.code for one in explanation.findings}
 
@@ -229,7 +229,9 @@ async def test_a_listed_pool_has_no_near_misses(world: World) -> None:
 async def test_what_the_caller_may_not_read_is_no_near_miss(world: World) -> None:
     await world.register(cluster="oslo")
     await world.register(cluster="bern")
-    explanation = world.service.core.explain(KEY, lambda other: other.cluster_id != "oslo")
+    explanation = await world.service.core.explain(
+        KEY, "a", lambda other: other.cluster_id != "oslo"
+    )
     assert [miss.key.cluster_id for miss in explanation.near_misses] == ["bern"]
 
 

@@ -95,8 +95,10 @@ async def test_nobody_waits_for_more_than_one_page_of_each_other_caller() -> Non
     many = pace_module.MAX_WAITING_OF_ONE
     tasks += [asyncio.create_task(make("greedy")) for _ in range(many)]
     await asyncio.sleep(0)
-    with pytest.raises(Problem):
+    with pytest.raises(Problem) as refused:
         await make("greedy")
+    assert refused.value.status == 429
+    assert refused.value.answer().cost > 0.0
     tasks += [asyncio.create_task(make("other")) for _ in range(2)]
     await asyncio.sleep(0)
     go.set()

@@ -109,6 +109,7 @@ class Core:
             longest=min(HELD_BACK_SECONDS, settings.terms.lease_duration * HELD_BACK),
         )
         self.large_calls = LargeCalls(loop_time)
+        self._searches = LargeCalls(loop_time)
         self.registrations = Registrations(
             terms=settings.terms,
             clock=self.clock,
@@ -191,11 +192,22 @@ class Core:
         """Of both views, as they were last brought forward."""
         return join((self.pools.mark, self.routers.mark))
 
-    def explain(self, key: PoolKey, may_read: MayRead = everything) -> Explanation:
+    async def explain(
+        self, key: PoolKey, account: str, may_read: MayRead = everything
+    ) -> Explanation:
         """Why a pool is listed or not. Names other pools only where `may_read` says so.
 
-        Whether the caller may ask for `key` itself is to be checked before.
+        Whether the caller may ask for `key` itself is to be checked before. What resembles
+        a key that is not listed is looked for among all pools, in one piece: these calls
+        have a lane of their own, as large ones have. Raises LimitReached.
         """
+        self.pools.refresh()
+        if self.pools.get(key) is not None:
+            return self._explain(key, may_read)
+        async with self._searches.one(account, 0):
+            return self._explain(key, may_read)
+
+    def _explain(self, key: PoolKey, may_read: MayRead) -> Explanation:
         self.pools.refresh()
         return self._explainer.explain(key, self.pools.get(key), self.pools.mark, may_read)
 

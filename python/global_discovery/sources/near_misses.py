@@ -43,9 +43,13 @@ def near_misses(
     suffixes = () if slices is None else (slices.naming.relay_suffix, slices.naming.frontend_suffix)
     kinds: dict[PoolKey, NearMissKind] = {}
     clusters: set[str] = set()
+    _, namespace, name = key
     for keys in (registered, imported):
         for other in islice(keys, LOOKED_AT):
-            clusters.add(other.cluster_id)
+            cluster, its_namespace, its_name = other
+            clusters.add(cluster)
+            if its_namespace != namespace and its_name != name:
+                continue  # most of them; the loop does nothing else meanwhile
             kind = _kind(key, other, suffixes)
             if kind is not None:
                 kinds[other] = kind
@@ -76,8 +80,9 @@ def _kind(key: PoolKey, other: PoolKey, suffixes: Iterable[str]) -> NearMissKind
         return NearMissKind.OTHER_NAMESPACE if same_cluster else None
     if not same_namespace:
         return None
-    if any(name + suffix == asked or asked + suffix == name for suffix in suffixes):
-        return NearMissKind.NAME_WITH_SUFFIX
+    for suffix in suffixes:
+        if name + suffix == asked or asked + suffix == name:
+            return NearMissKind.NAME_WITH_SUFFIX
     return NearMissKind.SIMILAR_NAME if same_cluster and alike(name, asked) else None
 
 

@@ -220,8 +220,9 @@ class PoolDiscovery:
         visit.read()
         key = key_of(request.key)
         scope = visit.read_key(key)
-        await self._budget.spend(counted(visit.caller), turns.MISTAKE)
-        explanation = self._core.explain(key, scope.holds)
+        account = counted(visit.caller)
+        await self._budget.spend(account, turns.MISTAKE)
+        explanation = await self._core.explain(key, account, scope.holds)
         server = self._server_info()
         return explanation_response(explanation, server).SerializeToString()
 

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from global_discovery.domain import rules
 from global_discovery.domain.errors import DiscoveryError, InvalidInput
-from global_discovery.domain.explanation import MayRead, everything
+from global_discovery.domain.explanation import Explanation, MayRead, everything
 from global_discovery.domain.pool import PoolKey
 from global_discovery.serving.access.guard import Visit
 from global_discovery.serving.core import Core
@@ -71,9 +71,12 @@ class PageHandlers:
         key = _key(asked[0]) if asked else None
         if key is not None:
             visit.read_key(key)
+        explained = None
+        if key is not None:
+            explained = await self._core.explain(key, call.account, _may_read(visit))
         async with self._pace.turn(call.account):
-            if key is not None:
-                body = await self._explain(key, _may_read(visit))
+            if explained is not None:
+                body = await self._explain(explained)
             else:
                 body = await self._explain_nothing()
         return await Representation(body, HTML, SECURITY).answer_to(call.request.headers)
@@ -87,14 +90,13 @@ class PageHandlers:
             return Answer(200, HEADERS)
         return self.events.answer(call.request, visit, may_read)
 
-    async def _explain(self, key: PoolKey, may_read: MayRead) -> bytes:
-        explained = self._core.explain(key, may_read)
+    async def _explain(self, explained: Explanation) -> bytes:
         terms = self._core.settings.terms
         return await self._rendering.render(
             "why.html",
             **self._status.about(),
-            self_link=why_link(key),
-            asked=str(key),
+            self_link=why_link(explained.key),
+            asked=str(explained.key),
             explained=explained,
             mark=explained.mark,
             shares=[(share, lease_bar(share, terms)) for share in explained.registration.shares],

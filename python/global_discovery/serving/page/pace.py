@@ -33,8 +33,8 @@ class Pace:
     async def turn(self, account: str) -> AsyncIterator[None]:
         """The only one in which something is made, for a caller.
 
-        Raises Problem (503) when too many wait. What other tasks take of the thread's
-        time meanwhile counts too: the busier the loop, the fewer pages.
+        Raises Problem (503, or 429 for its own) when too many wait. What other tasks take
+        of the thread's time meanwhile counts too: the busier the loop, the fewer pages.
         """
         await self._take(account)
         loop = asyncio.get_running_loop()
@@ -52,9 +52,12 @@ class Pace:
             self._taken = True
             return
         mine = len(self._waiting.get(account, ()))
-        if mine >= MAX_WAITING_OF_ONE or sum(map(len, self._waiting.values())) >= MAX_WAITING:
+        of_one = mine >= MAX_WAITING_OF_ONE
+        if of_one or sum(map(len, self._waiting.values())) >= MAX_WAITING:
             detail = "too many pages are asked for at once"
-            raise Problem(503, "PAGES_BUSY", detail, header_fields={"Retry-After": "1"})
+            # Whose own calls they are is charged for the next one: 503 is free.
+            status = 429 if of_one else 503
+            raise Problem(status, "PAGES_BUSY", detail, header_fields={"Retry-After": "1"})
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(account, deque()).append(turn)
         try:
