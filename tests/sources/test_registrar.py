@@ -212,6 +212,15 @@ async def test_after_shut_every_call_is_told_so(setting: RegistrarWorld) -> None
     await every_call_is_refused(setting, ShuttingDown)
 
 
+async def test_nothing_lapses_once_nobody_can_be_heard_any_more(setting: RegistrarWorld) -> None:
+    await setting.register()
+    setting.registrar.shut()
+    setting.world.clock.advance(60)
+    assert not setting.registrar.tick()
+    assert len(setting.world.registrations) == 1
+    assert setting.world.listed()
+
+
 async def test_shut_while_the_store_is_being_read_stays_shut() -> None:
     setting = RegistrarWorld()
     setting.store.gate.clear()

@@ -307,6 +307,7 @@ async def test_rest_refuses_calls_of_every_method_without_a_certificate(
         length = int(head.partition(b"Content-Length: ")[2].partition(b"\r\n")[0])
         assert b'"code":"UNAUTHENTICATED"' in await reader.readexactly(length)
     writer.transport.abort()
+    assert mutual.guard.denials.counts["UNAUTHENTICATED"] == len(calls)
 
 
 async def test_rest_ends_the_handshake_with_a_certificate_of_another_ca(

@@ -152,6 +152,14 @@ class Gateway:
         if self.open_to_all is None or path in self.open_to_all:
             return
         if not cast("Connection", request.protocol).certified:
+            found = self._routes.find(path)
+            self._guard.denials.denied(
+                self._guard.anybody(RestPeer(request)),
+                face=FACE,
+                method=OTHER if found is None else found[0].labels.get(request.method, OTHER),
+                what="certificate",
+                reason=Unauthenticated.reason,
+            )
             refusal = self._core.limits.judged(Unauthenticated(), account)
             raise problem.unauthenticated() if isinstance(refusal, Unauthenticated) else refusal
 

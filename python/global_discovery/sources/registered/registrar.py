@@ -81,7 +81,12 @@ class Registrar:
         self._refusal = ShuttingDown
 
     def tick(self) -> bool:
-        """See Registrations.tick; the store is told what it must know of it."""
+        """See Registrations.tick; the store is told what it must know of it.
+
+        Once shut nothing lapses: nobody could be heard, and the store has it for the next.
+        """
+        if self._refusal is ShuttingDown:
+            return False
         more = self._registrations.tick()
         if self._registrations.waits_for_a_reading:
             self._store.read_soon()
