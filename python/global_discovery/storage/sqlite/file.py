@@ -240,6 +240,10 @@ class StoreFile:
         except sqlite3.Error as error:
             failed = self._failure(error)
             raise failed from error
+        except UnicodeDecodeError as error:
+            # SQLite quotes what it found in the file, and Python cannot read that.
+            told = f"{self.path} is no SQLite database, or is damaged"
+            raise FileFailed(told, lost=True) from error
         except FileFailed:
             raise
         except UnicodeDecodeError:
