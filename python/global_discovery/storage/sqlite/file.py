@@ -246,9 +246,6 @@ class StoreFile:
             raise FileFailed(told, lost=True) from error
         except FileFailed:
             raise
-        except UnicodeDecodeError:
-            # SQLite's message about a damaged schema, which quotes it.
-            raise FileFailed(f"{self.path} is damaged", lost=True) from None
         except OSError as error:
             raise FileFailed(f"{self.path}: {error.strerror}") from error
 
