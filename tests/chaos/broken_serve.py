@@ -24,9 +24,11 @@ def always_exact(_self: Registrations, _now: float) -> set[Reason]:
     return set()
 
 
-def ignore_withdrawal(_self: Registrations, lease_ids: Iterable[str], *, caller: str) -> int:
+def ignore_withdrawal(
+    _self: Registrations, lease_ids: Iterable[str], *, caller: str, identity: str
+) -> int:
     """It is answered with success, and nothing ends."""
-    del caller
+    del caller, identity
     return len(list(lease_ids))
 
 
