@@ -62,7 +62,6 @@ class Answering:
             code, account = "CANCELLED", ""
             span = self._span(method, context) if timed else None
             try:
-                account = counted(self._guard.anybody(GrpcPeer(context)))
                 visit = await self._guard.visit(GrpcPeer(context), method)
                 account = counted(visit.caller)
                 request = await self._request(method, request_type, data, account)
@@ -70,6 +69,7 @@ class Answering:
                 code = "OK"
                 return answer
             except DiscoveryError as raised:
+                account = account or counted(self._guard.anybody(GrpcPeer(context)))
                 error = self._core.limits.judged(raised, account)
                 code = errors.code_of(error).name
                 await self._refuse(error, account, context)
