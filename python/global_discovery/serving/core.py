@@ -48,6 +48,8 @@ HELD_BACK_SECONDS, HELD_BACK = 2.5, 1 / 6
 
 Half of what a relay waits for one.
 """
+SEARCH_REST_FACTOR = 100
+"""Explanations are for people, who do not wait for ten seconds."""
 GATHER_SECONDS = 0.1
 """Between the first change of one of two sides and the message about it."""
 
@@ -109,7 +111,7 @@ class Core:
             longest=min(HELD_BACK_SECONDS, settings.terms.lease_duration * HELD_BACK),
         )
         self.large_calls = LargeCalls(loop_time)
-        self._searches = LargeCalls(loop_time)
+        self._searches = LargeCalls(loop_time, rest_factor=SEARCH_REST_FACTOR)
         self.registrations = Registrations(
             terms=settings.terms,
             clock=self.clock,
