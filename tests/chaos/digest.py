@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 ROOM = 700
-"""Characters. Who shows only the end of a failed run shows about a thousand, and some are make's."""
+"""Characters. Whoever shows only the end of a failed run shows about a thousand, make's too."""
 LEAST = 60
 """Characters below which a sentence says nothing any more."""
 
