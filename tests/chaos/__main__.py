@@ -5,6 +5,7 @@ import asyncio
 import random
 import sys
 
+from chaos.digest import digest
 from chaos.run import Ran, ran
 from chaos.world import SCENARIOS
 
@@ -19,15 +20,17 @@ def main() -> int:
     given = parser.parse_args()
     seed = given.seed or str(random.SystemRandom().randrange(1_000_000))
     _say(f"seed {seed}")
-    passed = True
+    breaches: list[tuple[str, str]] = []
     for name in given.scenario:
         told = asyncio.run(ran(name, seed=seed, seconds=given.seconds))
         _tell(told)
-        passed &= told.verdict.passed
+        breaches += [(name, breach) for breach in told.verdict.breaches]
+    for line in digest(breaches):
+        _say(f"BROKEN in {line}")
     scenarios = " ".join(given.scenario)
     again = f'make chaos SEED={seed} SECONDS={given.seconds:g} SCENARIO="{scenarios}"'
-    _say(f"{'PASS' if passed else 'FAIL'}; to repeat it: {again}")
-    return 0 if passed else 1
+    _say(f"{'FAIL' if breaches else 'PASS'}; to repeat it: {again}")
+    return 1 if breaches else 0
 
 
 def _tell(told: Ran) -> None:
