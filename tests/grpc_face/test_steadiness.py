@@ -1,13 +1,18 @@
 """No path ends the server; and should gRPC ever stop serving, the service ends with it."""
 
 import asyncio
+from itertools import count
+from typing import Any
 
 import grpc
 import pytest
+from grpc._cython import cygrpc
 
 from global_discovery.serving.grpc import server as server_module
+from global_discovery.serving.grpc import steady
 from global_discovery.serving.service import Service
 from global_discovery.v1 import pool_discovery_pb2 as pb
+from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceStub
 from support.grpc_calls import Stub, Watch
 from support.hostile_http2 import HELLO, a_call
 from support.running import a_service, target
@@ -37,6 +42,24 @@ async def test_a_call_to_a_path_that_is_none_leaves_calls_and_streams_alone(
     await stub.ListPools(pb.ListPoolsRequest())
     assert not watch.call.done()
     watch.call.cancel()
+
+
+async def test_a_call_that_fails_before_it_is_one_costs_no_taker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Were a taker to end with it, nobody would be left to take the method's next call."""
+    take, failures = steady._TakingCalls._request_registered_call, count()
+
+    async def fails_at_first(calls: steady._TakingCalls, method: bytes) -> Any:
+        if b"ListPools" in method and next(failures) < 2 * steady.TAKERS:
+            raise cygrpc._RequestCallError
+        return await take(calls, method)
+
+    monkeypatch.setattr(steady._TakingCalls, "_request_registered_call", fails_at_first)
+    async with a_service() as service, grpc.aio.insecure_channel(target(service)) as channel:
+        async with asyncio.timeout(20):
+            await PoolDiscoveryServiceStub(channel).ListPools(pb.ListPoolsRequest())
+    assert next(failures) > 2 * steady.TAKERS
 
 
 async def test_a_service_whose_grpc_server_has_failed_ends(
