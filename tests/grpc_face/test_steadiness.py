@@ -47,19 +47,25 @@ async def test_a_call_to_a_path_that_is_none_leaves_calls_and_streams_alone(
 async def test_a_call_that_fails_before_it_is_one_costs_no_taker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Were a taker to end with it, nobody would be left to take the method's next call."""
-    take, failures = steady._TakingCalls._request_registered_call, count()
+    take, asked, waiting = steady._TakingCalls._request_registered_call, count(), 0
 
-    async def fails_at_first(calls: steady._TakingCalls, method: bytes) -> Any:
-        if b"ListPools" in method and next(failures) < 2 * steady.TAKERS:
+    async def fails_once(calls: steady._TakingCalls, method: bytes) -> Any:
+        nonlocal waiting
+        if b"ListPools" not in method:
+            return await take(calls, method)
+        if next(asked) == 0:
             raise cygrpc._RequestCallError
-        return await take(calls, method)
+        waiting += 1
+        try:
+            return await take(calls, method)
+        finally:
+            waiting -= 1
 
-    monkeypatch.setattr(steady._TakingCalls, "_request_registered_call", fails_at_first)
+    monkeypatch.setattr(steady._TakingCalls, "_request_registered_call", fails_once)
     async with a_service() as service, grpc.aio.insecure_channel(target(service)) as channel:
         async with asyncio.timeout(20):
             await PoolDiscoveryServiceStub(channel).ListPools(pb.ListPoolsRequest())
-    assert next(failures) > 2 * steady.TAKERS
+        assert waiting == steady.TAKERS
 
 
 async def test_a_service_whose_grpc_server_has_failed_ends(
