@@ -46,7 +46,8 @@ def _tell(told: Ran) -> None:
             _say(f"  {count:8} {what}")
     for what, count in sorted(told.verdict.judged.items()):
         _say(f"  {count:8} judged: {what}")
-    _say(f"  {told.lag * 1000:8.0f} ms was this program late at most; times were widened by that")
+    for whom, lag in (("this program", told.lag), ("a server", told.server_lag)):
+        _say(f"  {lag * 1000:8.0f} ms was {whom} late at most; times near that were widened by it")
     for breach in told.verdict.breaches:
         _say(f"  BROKEN: {breach}")
 

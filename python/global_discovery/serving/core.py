@@ -136,6 +136,7 @@ class Core:
         )
         self.pools: View[Pool] = View(
             self.registrations if self.joined is None else self.joined,
+            boottime=self.clock.boottime,
             weigh=lambda pool: pool.weight,
             mark_changed=_mark_reporter(report, "pools"),
             value_changed=self.recent.note,
@@ -184,7 +185,12 @@ class Core:
         process = self.pools.process
         if imported is not None:
             mark_changed = _mark_reporter(report, "routers")
-            return View(imported, process=process, mark_changed=mark_changed)
+            return View(
+                imported,
+                process=process,
+                boottime=self.clock.boottime,
+                mark_changed=mark_changed,
+            )
         if not self.settings.routers:
             report(Event.NO_ROUTERS)
         return View(ConfiguredRouters(self.settings.routers), process=process)
