@@ -43,6 +43,7 @@ def told(steps: Iterable[CallFailed | str]) -> list[str]:
     ("steps", "lines"),
     [
         ([UP, UP], []),
+        ([UP, GONE, UP, UP], ["lost", "restored"]),
         ([UP, GONE, AWAY, AWAY, UP], ["lost", "restored"]),
         ([UP, GONE, DENIED, DENIED, AWAY, UP], ["lost", "failed", "failed", "restored"]),
         ([AWAY, AWAY, UP, GONE, UP], ["failed", "connected", "lost", "restored"]),
