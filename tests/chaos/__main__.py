@@ -5,6 +5,7 @@ import asyncio
 import random
 import sys
 
+from chaos.digest import digest
 from chaos.run import Ran, ran
 from chaos.world import SCENARIOS
 
@@ -19,15 +20,17 @@ def main() -> int:
     given = parser.parse_args()
     seed = given.seed or str(random.SystemRandom().randrange(1_000_000))
     _say(f"seed {seed}")
-    passed = True
+    breaches: list[tuple[str, str]] = []
     for name in given.scenario:
         told = asyncio.run(ran(name, seed=seed, seconds=given.seconds))
         _tell(told)
-        passed &= told.verdict.passed
+        breaches += [(name, breach) for breach in told.verdict.breaches]
+    for line in digest(breaches):
+        _say(f"BROKEN in {line}")
     scenarios = " ".join(given.scenario)
     again = f'make chaos SEED={seed} SECONDS={given.seconds:g} SCENARIO="{scenarios}"'
-    _say(f"{'PASS' if passed else 'FAIL'}; to repeat it: {again}")
-    return 0 if passed else 1
+    _say(f"{'FAIL' if breaches else 'PASS'}; to repeat it: {again}")
+    return 1 if breaches else 0
 
 
 def _tell(told: Ran) -> None:
@@ -43,7 +46,8 @@ def _tell(told: Ran) -> None:
             _say(f"  {count:8} {what}")
     for what, count in sorted(told.verdict.judged.items()):
         _say(f"  {count:8} judged: {what}")
-    _say(f"  {told.lag * 1000:8.0f} ms was this program late at most; times were widened by that")
+    for whom, lag in (("this program", told.lag), ("a server", told.server_lag)):
+        _say(f"  {lag * 1000:8.0f} ms was {whom} late at most; times near that were widened by it")
     for breach in told.verdict.breaches:
         _say(f"  BROKEN: {breach}")
 

@@ -114,7 +114,9 @@ class Deaf:
     certain: bool = True
     """Whether it was long enough for leases to be extended, beyond doubt."""
     told: bool = False
-    """Whether the server itself said so, and nobody else."""
+    """Whether the server itself said so; also of a time in which we had suspended it."""
+    restart: bool = False
+    """Whether its process ended, and another one came."""
 
 
 @dataclass
@@ -125,6 +127,8 @@ class Terms:
     interval: float
     shared: bool
     """Whether the servers share a store."""
+    file: bool = False
+    """Whether a server finds in a file what the one before it had."""
 
 
 @dataclass
@@ -141,19 +145,34 @@ class History:
     deaf: list[Deaf] = field(default_factory=list)
     lags: list[tuple[float, float]] = field(default_factory=list)
     """When this program ran late, and by how much."""
+    server_lags: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    """The same of each slot's server, in the order of time."""
     broken: list[str] = field(default_factory=list)
     """Promises whose breach was seen when it happened, as sentences."""
 
-    def lag(self, since: float, until: float) -> float:
-        """By how much this program ran late, at most, around a time."""
-        first = bisect_left(self.lags, (since - 1.0, 0.0))
-        worst = 0.0
-        for at, lag in self.lags[first:]:
-            if at > until + 1.0:
-                break
-            worst = max(worst, lag)
-        return worst
+    def lag(self, since: float, until: float, *slots: str) -> float:
+        """By how much this program or these slots' servers ran late, at most, around a time."""
+        lists = (self.lags, *(self.server_lags.get(slot, []) for slot in slots))
+        return max(_worst(lags, since - 1.0, until + 1.0) for lags in lists)
+
+    def suspended(self, slot: str, since: float, until: float) -> float:
+        """For how long of a time the slot was suspended, beyond doubt; in seconds."""
+        return sum(
+            max(0.0, min(deaf.back_from, until) - max(deaf.gone_by, since))
+            for deaf in self.deaf
+            if deaf.slot == slot and not deaf.told and not deaf.restart
+        )
 
     def done_to(self, target: str, since: float, until: float) -> Iterator[Window]:
         """The faults of a target in a time."""
         return (window for window in self.windows if window.touches(target, since, until))
+
+
+def _worst(lags: list[tuple[float, float]], since: float, until: float) -> float:
+    """Of what was noted in a time."""
+    worst = 0.0
+    for at, lag in lags[bisect_left(lags, (since, 0.0)) :]:
+        if at > until:
+            break
+        worst = max(worst, lag)
+    return worst

@@ -16,7 +16,7 @@ from chaos.leases import Span, certain, possible
 LAPSE_SECONDS = 1.0
 """Within this a pool leaves after its lease."""
 SLACK_SECONDS = 0.5
-"""Given besides, and what this program ran late."""
+"""Given besides, and what this program and the server ran late."""
 TRANSIT_SECONDS = 1.0
 """How long a message of a good link may be on its way to us, besides what we ran late."""
 DEAD_INTERVALS = 3
@@ -47,6 +47,7 @@ class Judge:
         """`unjudged` pools depend on more than their relays."""
         self._history = history
         self._idle = idle
+        self._slots = sorted({call.slot for call in history.calls})
         self._pools = sorted({call.pool for call in history.calls} - unjudged)
         self._certain = {pool: certain(history, pool) for pool in self._pools}
         self._calls: dict[str, list[Call]] = {pool: [] for pool in self._pools}
@@ -79,7 +80,7 @@ class Judge:
         self._contents(seen)
 
     def _judge_told(self, told: Told) -> None:
-        since = told.at - TRANSIT_SECONDS - self._history.lag(told.at - 2, told.at)
+        since = told.at - TRANSIT_SECONDS - self._history.lag(told.at - 2, told.at, told.slot)
         if told.exact:
             self._nothing_missing(told, since, told.at, "stream")
         self._nothing_dead(told, since, told.at, "stream")
@@ -110,7 +111,7 @@ class Judge:
                 )
 
     def _nothing_dead(self, seen: Listing | Told, since: float, until: float, how: str) -> None:
-        late = LAPSE_SECONDS + SLACK_SECONDS + self._history.lag(since - 2, since)
+        late = LAPSE_SECONDS + SLACK_SECONDS + self._history.lag(since - 2, since, seen.slot)
         for pool in seen.pools:
             if pool not in self._certain:
                 continue
@@ -173,7 +174,8 @@ class Judge:
         for seen in self._history.listings:
             elsewhere = self._history.terms.shared and seen.slot != withdrawal.slot
             wait = seen.bound if elsewhere else LAPSE_SECONDS
-            wait += self._history.lag(withdrawal.ended, seen.sent) if not elsewhere else 0.0
+            if not elsewhere:
+                wait += self._history.lag(withdrawal.ended, seen.sent, seen.slot)
             if elsewhere and not seen.exact:
                 continue
             if seen.sent <= withdrawal.ended + wait or seen.answered >= anew:
@@ -240,12 +242,11 @@ class Judge:
     def _drops_the_dead(self, router: str, at: float, pools: frozenset[str]) -> None:
         """An exact router offers nothing that was dead for longer than a stream may be."""
         since = at - DEAD_INTERVALS * self._idle - TRANSIT_SECONDS - self._delay(router, at)
-        late = LAPSE_SECONDS + SLACK_SECONDS + self._history.lag(since, at)
+        late = LAPSE_SECONDS + SLACK_SECONDS + self._history.lag(since, at, *self._slots)
         for pool in pools & self._certain.keys():
             self._verdict.judged["pools that an exact router must know alive"] += 1
-            slots = sorted({call.slot for call in self._history.calls})
             bound = max((listing.bound for listing in self._history.listings), default=1.0)
-            lasts = [_last(self._listable(pool, slot, bound), at) for slot in slots]
+            lasts = [_last(self._listable(pool, slot, bound), at) for slot in self._slots]
             if all(last is None or last.ends + late < since for last in lasts):
                 self._breach(
                     "an exact router drops what is gone",

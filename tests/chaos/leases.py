@@ -14,7 +14,12 @@ from chaos.history import Call, Deaf, History, Withdrawal
 
 EXTENSIONS = 3
 UNANSWERED_SECONDS = 1.0
-"""How long a server may still work at a call that was given up: a store's repetitions."""
+"""How long a server may still work at a call that was given up: a store's repetitions. And
+what it runs late."""
+WRITTEN_SECONDS = 1.5
+"""How far the file of a server may be behind when it ends: it writes once a second which
+leases have ended, and looks at a lease within some tenths after its end. What had ended for
+no longer than that was alive by what the file says, and is restored."""
 
 
 class Span(NamedTuple):
@@ -57,15 +62,19 @@ def _certain_of_a_share(
 
 
 def _surely_until(history: History, slot: str, ends: float) -> float:
-    """The end of a lease that a sole server's deafness made longer."""
+    """The end of a lease that a sole server's deafness made longer.
+
+    What may have been one uses up an extension too: no more than three are promised.
+    """
     if history.terms.shared:
         return ends
     extended = 0
     for deaf in _of_slot(history.deaf, slot):
-        runs = ends - history.terms.lease <= deaf.gone_by < ends
-        if deaf.certain and runs and extended < EXTENSIONS:
-            ends = max(ends, deaf.back_from + history.terms.lease)
-            extended += 1
+        if extended < EXTENSIONS and deaf.heard_until < ends:
+            runs = ends - history.terms.lease <= deaf.gone_by < ends
+            if deaf.certain and runs:
+                ends = max(ends, deaf.back_from + history.terms.lease)
+            extended += deaf.back_by > ends - history.terms.lease
     return ends
 
 
@@ -96,11 +105,11 @@ def _took_by(history: History, call: Call) -> float:
     """By when a call had done what it did."""
     if call.granted:
         return call.ended
-    latest = call.ended + UNANSWERED_SECONDS
+    latest = call.ended
     for target in (f"relay:{call.pool}", f"slot:{call.slot}"):
         for window in history.done_to(target, call.sent, call.ended):
-            latest = max(latest, window.ended + UNANSWERED_SECONDS)
-    return latest
+            latest = max(latest, window.ended)
+    return latest + UNANSWERED_SECONDS + history.lag(call.sent, latest + 1.0, call.slot)
 
 
 def _read_by(history: History, slot: str, took: float, bound: float) -> float:
@@ -116,14 +125,18 @@ def _read_by(history: History, slot: str, took: float, bound: float) -> float:
 
 
 def _at_most_until(history: History, slot: str, ends: float) -> float:
-    """With all extensions that there may have been, each counted as late as it can be."""
+    """With all extensions that there may have been, each counted as late as it can be.
+
+    A suspension of ours counts as one of the three only when the server says so.
+    """
     lease = history.terms.lease
     extended = 0
     for deaf in _of_slot(history.deaf, slot):
-        if deaf.heard_until < ends and deaf.back_by + 2 * lease > ends:
+        unwritten = WRITTEN_SECONDS if deaf.restart and history.terms.file else 0.0
+        if deaf.heard_until < ends + unwritten and deaf.back_by + 2 * lease > ends:
             if extended < EXTENSIONS:
                 ends = max(ends, _listens_by(history, slot, deaf) + lease)
-            extended += deaf.certain or deaf.told
+            extended += deaf.told or deaf.restart
     return ends
 
 

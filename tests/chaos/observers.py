@@ -9,7 +9,6 @@ must be what the fold was at the same position.
 import asyncio
 import contextlib
 import random
-import ssl
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
@@ -20,6 +19,7 @@ import grpc
 from chaos.history import History, Listing, Offer, Told, now
 from chaos.relays import FAULTS, shown_version
 from chaos.slots import Slot
+from chaos.trust import rest_trust
 from global_discovery.client import CallFailed, PoolCache, TlsSettings, list_pools
 from global_discovery.client.servers import open_channel, open_stub
 from global_discovery.client.tls import ClientTls
@@ -105,16 +105,14 @@ class SlotObserver:
             await asyncio.sleep(LIST_SECONDS)
 
     async def _list_over_rest(self) -> None:
-        scheme, trust = "http", None
-        if self._tls is not None:
-            scheme, trust = "https", _context(self._tls)
+        scheme, trust = rest_trust(self._tls)
         while True:
             sent = now()
             url = f"{scheme}://127.0.0.1:{self._slot.rest_port}/pools"
             with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
                 async with (
                     aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(10)) as session,
-                    session.get(url, ssl=trust if trust is not None else True) as answer,
+                    session.get(url, ssl=trust) as answer,
                 ):
                     await self._take_rest(answer, sent)
             await asyncio.sleep(LIST_SECONDS)
@@ -224,10 +222,3 @@ class RouterObserver:
     def _note(self) -> None:
         offer = Offer(self.name, now(), self.cache.state.exact, self.offered())
         self._history.offers.append(offer)
-
-
-def _context(tls: TlsSettings) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=str(tls.ca_path))
-    if tls.cert_path is not None:
-        context.load_cert_chain(str(tls.cert_path), str(tls.key_path))
-    return context

@@ -36,6 +36,8 @@ class Ran(NamedTuple):
     """Of what happened."""
     lag: float
     """By how much this program ran late at most."""
+    server_lag: float
+    """The same of the servers, by their own word."""
 
 
 async def ran(name: str, *, seed: str, seconds: float, command: Sequence[str] = ()) -> Ran:
@@ -55,10 +57,10 @@ async def ran(name: str, *, seed: str, seconds: float, command: Sequence[str] = 
             counts.update(f"log {json.loads(line)['event']}" for line in slot.log)
     history = world.history
     counts.update(f"fault {window.fault}" for window in history.windows)
-    history.lags.sort()
     verdict = Judge(history, unjudged=world.unjudged).verdict()
     lag = max((lag for _, lag in history.lags), default=0.0)
-    return Ran(name, seed, verdict, history, counts, lag)
+    servers = (lag for lags in history.server_lags.values() for _, lag in lags)
+    return Ran(name, seed, verdict, history, counts, lag, max(servers, default=0.0))
 
 
 async def _converge(world: World) -> None:

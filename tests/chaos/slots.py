@@ -31,6 +31,8 @@ STOP_SECONDS = 20.0
 CERTAIN_SECONDS = 0.4
 """How much longer than a heartbeat interval a stop must be to be a stall beyond doubt."""
 LOG_POLL_SECONDS = 0.03
+LOG_SECONDS = 0.5
+"""How late a line of its log is read at most, besides what this program runs late."""
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
 """None where it is not installed: then no wall clock is stepped."""
 
@@ -55,6 +57,8 @@ class Slot:
         self._links: list[tuple[Link, str]] = []
         self._life = contextlib.AsyncExitStack()
         self._deaf: Deaf | None = None
+        self._takes_calls = False
+        """Whether the running process says that it does."""
         self._clock = folder / f"{name}.clock"
         self.step_clock(0)
 
@@ -72,14 +76,14 @@ class Slot:
 
     async def start(self) -> None:
         """A new process; returns once it takes calls."""
-        spawned = now()
+        spawned, self._takes_calls = now(), False
         while (process := await self._begin()) is None:
             spawned = now()
         follower = asyncio.create_task(self._follow(process))
         self._life.push_async_callback(_ended, follower)
         ports = await process.ready()
         if self._deaf is None:
-            self._deaf = Deaf(self.name, float("-inf"), spawned)
+            self._deaf = Deaf(self.name, float("-inf"), spawned, restart=True)
             self._history.deaf.append(self._deaf)
         self._deaf.back_from, self._deaf.back_by = spawned, now() + LOG_POLL_SECONDS
         self._deaf = None
@@ -113,7 +117,7 @@ class Slot:
         """Ends the process with SIGTERM or SIGKILL, and looks how it ended."""
         process, self.running = self.running, None
         assert process is not None
-        self._deaf = Deaf(self.name, now(), float("inf"))
+        self._deaf = Deaf(self.name, now(), float("inf"), restart=True)
         self._history.deaf.append(self._deaf)
         process.send(number)
         expected = 0 if number is signal.SIGTERM else -number
@@ -176,7 +180,7 @@ class Slot:
         read = 0
         while True:
             for line in process.lines[read:]:
-                self._read(line)
+                self.hear(line)
                 self.log.append(line)
                 read += 1
             if process.process.returncode is not None and self.running is process:
@@ -184,7 +188,8 @@ class Slot:
                 return
             await asyncio.sleep(LOG_POLL_SECONDS)
 
-    def _read(self, line: str) -> None:
+    def hear(self, line: str) -> None:
+        """One line of its log."""
         try:
             event = json.loads(line)
         except ValueError:
@@ -193,24 +198,22 @@ class Slot:
         name = event.get("event")
         if name not in KNOWN_EVENTS or event.get("level") in {"error", "critical"}:
             self._broken(f"its log has {line.strip()}")
-        if name == Event.STALLED.value and self._deaf is None:
+        if name == Event.READY.value:
+            self._takes_calls = True
+        if name == Event.STALLED.value and self._takes_calls:
             self._stood_still(float(event["seconds"]))
 
     def _stood_still(self, seconds: float) -> None:
-        """It says that it did not run. Of a stop that we made that is known already."""
-        began, ended = now() - seconds - 2 * LOG_POLL_SECONDS - 0.5, now()
-        known = any(
-            deaf.slot == self.name
-            and not deaf.told
-            and deaf.heard_until <= ended
-            and deaf.back_by + 1 >= began
-            for deaf in self._history.deaf
+        """It says that it did not run; before it took calls that is part of its start.
+
+        That may be a time in which we had suspended it: the end that it says counts then
+        too, for it may have gone on standing still.
+        """
+        ended = now()
+        began = ended - seconds - LOG_SECONDS - self._history.lag(ended - 1, ended)
+        self._history.deaf.append(
+            Deaf(self.name, began, ended, ended, ended, certain=False, told=True)
         )
-        if not known:
-            self._history.deaf.append(
-                Deaf(self.name, began, ended, ended, ended, certain=False, told=True)
-            )
-            self._history.lags.append((ended, seconds))
 
     def _broken(self, sentence: str) -> None:
         self._history.broken.append(f"{self.name}: {sentence}")

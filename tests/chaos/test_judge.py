@@ -1,6 +1,7 @@
 """The judge itself: what it calls a breach, and what it does not."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -107,7 +108,7 @@ def test_a_pool_is_listed_from_its_first_call_to_a_second_after_its_lease(
 
 def test_a_restart_may_keep_a_pool_for_one_lease_after_it_listens_and_three_in_all() -> None:
     def deaf(at: float) -> Deaf:
-        return Deaf("slot-0", at, at, at + 2, at + 2)
+        return Deaf("slot-0", at, at, at + 2, at + 2, restart=True)
 
     history = a_history(beats(100, 105), deaf=[deaf(106)])
     history.listings = [listed(115.4, "p")]  # listens at 111 at the latest
@@ -118,6 +119,65 @@ def test_a_restart_may_keep_a_pool_for_one_lease_after_it_listens_and_three_in_a
     history.listings = [listed(128.4, "p")]
     assert breaches(history) == []
     history.listings = [listed(128.6, "p")]
+    assert breaches(history) == [DEAD]
+
+
+def test_a_stall_that_only_the_server_told_keeps_a_pool_for_one_lease_after_it_listens() -> None:
+    history = a_history(beats(100, 105))
+    history.listings = [listed(112.4, "p")]
+    assert breaches(history) == [DEAD]
+    history.deaf = [Deaf("slot-0", 104.9, 106, 106, 106, certain=False, told=True)]
+    assert breaches(history) == []  # it listens at 109 at the latest
+    history.listings = [listed(113.6, "p")]
+    assert breaches(history) == [DEAD]
+
+
+def test_a_suspension_uses_up_an_extension_only_where_the_server_says_that_it_stalled() -> None:
+    def suspended(at: float) -> Deaf:
+        return Deaf("slot-0", at, at, at + 0.5, at + 0.5, certain=False)
+
+    history = a_history(
+        beats(100, 105), deaf=[suspended(at) for at in (106, 106.6, 107.2, 107.8, 111, 115)]
+    )
+    history.listings = [listed(122.9, "p")]  # listens at 118.5 at the latest
+    assert breaches(history) == []
+    for deaf in history.deaf:
+        deaf.told = True
+    history.listings = [listed(114.9, "p")]  # the third: listens at 110.7 at the latest
+    assert breaches(history) == []
+    history.listings = [listed(115.3, "p")]
+    assert breaches(history) == [DEAD]
+
+
+def test_stalls_of_which_nobody_is_certain_may_have_used_up_all_extensions() -> None:
+    told = [Deaf("slot-0", at, at, at, at, certain=False, told=True) for at in (106, 106.5, 107)]
+    suspended = Deaf("slot-0", 107.5, 107.5, 109, 109)
+    history = a_history(beats(100, 105), deaf=[*told[:2], suspended])
+    history.listings = [listed(111.9)]
+    assert breaches(history) == [MISSING]
+    history.deaf = [*told, suspended]
+    assert breaches(history) == []
+
+
+def test_what_a_server_ran_late_is_given_to_it_and_to_no_other() -> None:
+    history = a_history(beats(100, 105))
+    history.listings = [listed(110.4, "p")]
+    history.server_lags = {"slot-1": [(109.0, 1.0)]}
+    assert breaches(history) == [DEAD]
+    history.server_lags = {"slot-0": [(109.0, 1.0)]}
+    assert breaches(history) == []
+    history.listings = [listed(110.6, "p")]
+    assert breaches(history) == [DEAD]
+
+
+def test_a_file_may_restore_what_had_ended_since_it_was_written() -> None:
+    restart = Deaf("slot-0", 109, 109, 110, 110, restart=True)
+    history = a_history(beats(100, 105), terms=replace(OWN, file=True), deaf=[restart])
+    history.listings = [listed(116.9, "p")]  # listens at 113 at the latest
+    assert breaches(history) == []
+    restart.heard_until = restart.gone_by = 109.6  # it was written at 108.1 at the latest
+    assert breaches(history) == [DEAD]
+    history.terms, restart.heard_until = OWN, 109
     assert breaches(history) == [DEAD]
 
 

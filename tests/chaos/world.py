@@ -12,7 +12,8 @@ from typing import NamedTuple
 import trustme
 
 from chaos.backends import Api, Disk, Table, a_disk, a_table, an_api
-from chaos.history import History, Terms, now
+from chaos.history import History, Terms
+from chaos.lateness import measure_own, measure_server
 from chaos.links import Link, a_link
 from chaos.observers import Positions, RouterObserver, SlotObserver
 from chaos.relays import PoolLife, Speaker
@@ -36,12 +37,11 @@ class Scenario(NamedTuple):
     terms: Terms
     tls: bool = False
     api: bool = False
-    sqlite: bool = False
 
 
 SCENARIOS = {
     "memory": Scenario(1, Terms(3, 1, shared=False), tls=True),
-    "sqlite": Scenario(1, Terms(3, 1, shared=False), sqlite=True),
+    "sqlite": Scenario(1, Terms(3, 1, shared=False, file=True)),
     "dynamodb": Scenario(3, Terms(6, 2, shared=True), tls=True),
     "mcs": Scenario(1, Terms(3, 1, shared=False), api=True),
 }
@@ -136,7 +136,7 @@ def _add_tls(world: World) -> None:
 
 async def _add_backends(world: World) -> None:
     names = [f"slot-{number}" for number in range(world.scenario.slots)]
-    if world.scenario.sqlite:
+    if world.scenario.terms.file:
         world.disk = world.stack.enter_context(a_disk(world.folder / "disk"))
     if world.scenario.terms.shared:
         world.table = await world.stack.enter_async_context(a_table(names))
@@ -202,7 +202,9 @@ async def _add_observers(world: World, seed: str) -> None:
         for slot in world.slots
     ]
     looks += [router.look() for router in world.routers]
-    tasks = [asyncio.create_task(look) for look in (*looks, _measure_lag(world.history))]
+    looks += [measure_server(slot, world.history, world.tls) for slot in world.slots]
+    looks.append(measure_own(world.history))
+    tasks = [asyncio.create_task(look) for look in looks]
     world.stack.push_async_callback(_end, tasks)
 
 
@@ -214,16 +216,6 @@ async def _end(tasks: "list[asyncio.Task[None]]") -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
     for task in died:
         task.result()
-
-
-async def _measure_lag(history: History) -> None:
-    step = 0.05
-    while True:
-        due = now() + step
-        await asyncio.sleep(step)
-        late = now() - due
-        if late > step:
-            history.lags.append((now(), late))
 
 
 def cluster_of(pool: str) -> str:

@@ -19,7 +19,7 @@ from aiobotocore.credentials import AioCredentials
 from global_discovery.domain.clock import Clock
 from global_discovery.storage.dynamodb.http_api import HttpDynamoDB
 
-MOTO = str(Path(sys.executable).with_name("moto_server"))
+MOTO = (sys.executable, str(Path(__file__).with_name("atomic_moto.py")))
 REGION = "eu-west-1"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "AKIATEST", "AWS_SECRET_ACCESS_KEY": "secret"}
 START_SECONDS = 60
@@ -74,7 +74,7 @@ def dynamodb_server() -> Iterator[DynamoDBServer]:
     for _ in range(5):  # somebody may take the port before moto does
         port = _free_port()
         process = subprocess.Popen(
-            [MOTO, "-H", "127.0.0.1", "-p", str(port)],
+            [*MOTO, "-H", "127.0.0.1", "-p", str(port)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

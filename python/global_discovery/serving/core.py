@@ -48,6 +48,8 @@ HELD_BACK_SECONDS, HELD_BACK = 2.5, 1 / 6
 
 Half of what a relay waits for one.
 """
+SEARCH_REST_FACTOR = 100
+"""Explanations are for people, who do not wait for ten seconds."""
 GATHER_SECONDS = 0.1
 """Between the first change of one of two sides and the message about it."""
 
@@ -109,7 +111,7 @@ class Core:
             longest=min(HELD_BACK_SECONDS, settings.terms.lease_duration * HELD_BACK),
         )
         self.large_calls = LargeCalls(loop_time)
-        self._searches = LargeCalls(loop_time)
+        self._searches = LargeCalls(loop_time, rest_factor=SEARCH_REST_FACTOR)
         self.registrations = Registrations(
             terms=settings.terms,
             clock=self.clock,
@@ -134,6 +136,7 @@ class Core:
         )
         self.pools: View[Pool] = View(
             self.registrations if self.joined is None else self.joined,
+            boottime=self.clock.boottime,
             weigh=lambda pool: pool.weight,
             mark_changed=_mark_reporter(report, "pools"),
             value_changed=self.recent.note,
@@ -182,7 +185,12 @@ class Core:
         process = self.pools.process
         if imported is not None:
             mark_changed = _mark_reporter(report, "routers")
-            return View(imported, process=process, mark_changed=mark_changed)
+            return View(
+                imported,
+                process=process,
+                boottime=self.clock.boottime,
+                mark_changed=mark_changed,
+            )
         if not self.settings.routers:
             report(Event.NO_ROUTERS)
         return View(ConfiguredRouters(self.settings.routers), process=process)

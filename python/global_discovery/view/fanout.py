@@ -200,6 +200,7 @@ class Watcher(Generic[T]):
         """What this watcher has not seen; None when that is nothing."""
         if self._mark is not None and self._sequence == self._view.sequence:
             return None  # as nearly always when a write is done
+        self._view.freshen()
         if not self._view.synced:
             return None
         if self._sequence is not None:

@@ -4,6 +4,10 @@
 keeps it in a bounded history. Everything that is served - a snapshot, what
 changed since a position, a page - is a pure function of that. A reader that
 holds a position costs nothing but that number.
+
+A mark is true of the moment at which it was taken, and time alone makes an exact
+one wrong. So whatever is told must be told of a view that was brought forward for it
+(`refresh`), or a moment ago (`freshen`).
 """
 
 from collections.abc import Awaitable, Callable, Hashable, Iterable
@@ -110,6 +114,8 @@ class HistoryLimits(NamedTuple):
 ENTRIES_A_PORTION = 1_000
 """What is looked at under a filter in less than a millisecond."""
 DEFAULT_LIMITS = HistoryLimits()
+FRESH_SECONDS = 0.25
+"""For how long what was brought forward is told without another look; far below any bound."""
 
 
 class View(Generic[T]):
@@ -120,6 +126,7 @@ class View(Generic[T]):
         source: Source[Any, T],
         *,
         process: bytes | None = None,
+        boottime: Callable[[], float] = lambda: 0.0,
         weigh: Callable[[T], int] = lambda _: 256,
         limits: HistoryLimits = DEFAULT_LIMITS,
         mark_changed: Callable[[Mark], None] = lambda _: None,
@@ -127,9 +134,12 @@ class View(Generic[T]):
     ) -> None:
         """`weigh` tells about how many bytes a value takes; what changed away is kept that long.
 
-        `value_changed` is told each change as it becomes a position.
+        `boottime` is the clock that runs while suspended; without one a view stays
+        fresh. `value_changed` is told each change as it becomes a position.
         """
         self._source = source
+        self._boottime = boottime
+        self._refreshed_at = float("-inf")
         self._weigh = weigh
         self._limits = limits
         self._mark_changed = mark_changed
@@ -175,6 +185,7 @@ class View(Generic[T]):
     def refresh(self) -> bool:
         """Takes what the source has; whether there is a new position."""
         before = self.sequence
+        self._refreshed_at = self._boottime()
         update = self._source.drain()
         mark_moved = update.mark != self.mark
         self.mark = update.mark
@@ -191,6 +202,11 @@ class View(Generic[T]):
             self._trim()
             self._moved()
         return moved
+
+    def freshen(self) -> None:
+        """Takes what the source has unless that was just done: the loop may have stood still."""
+        if self._boottime() - self._refreshed_at > FRESH_SECONDS:
+            self.refresh()
 
     def snapshot(self, wanted: Filter) -> Snapshot[T]:
         """The list as it is, under a filter; made once per position and filter."""

@@ -96,6 +96,30 @@ async def test_a_write_on_stale_knowledge_changes_nothing(table: Table, stale: A
     assert read_renewal(conflict.value.item) == RENEWAL
 
 
+async def test_of_writes_on_the_same_knowledge_that_meet_one_is_done(table: Table) -> None:
+    await table.call("PutItem", Item={**PLACE.key, "c": {"N": "0"}})
+    names = ["c", *(f"a{number}" for number in range(60))]  # so that one takes its time
+
+    async def count_on(rival: int) -> None:
+        await table.call(
+            "UpdateItem",
+            Key=PLACE.key,
+            UpdateExpression="SET " + ", ".join(f"{name} = :{name}" for name in names),
+            ConditionExpression="c = :old",
+            ExpressionAttributeValues={
+                ":old": {"N": "0"},
+                **{f":{name}": {"N": str(rival)} for name in names},
+            },
+        )
+
+    results = await asyncio.gather(*map(count_on, range(1, 9)), return_exceptions=True)
+    assert results.count(None) == 1
+    assert sum(isinstance(result, ConditionFailed) for result in results) == 7
+    item = await table.item()
+    assert item is not None
+    assert {item[name]["N"] for name in names} == {str(1 + results.index(None))}
+
+
 async def test_a_renewal_keeps_what_a_later_format_wrote_beside_it(table: Table) -> None:
     await table.update(RENEWAL, None)
     item = await table.item()
