@@ -10,7 +10,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from chaos.history import POLICY_SECONDS, REFUSALS, TORN, Call, History, Listing, Told, Withdrawal
+from chaos.history import (
+    POLICY_SECONDS,
+    REFUSALS,
+    TORN,
+    Call,
+    History,
+    Listing,
+    Restart,
+    Told,
+    Withdrawal,
+)
 from chaos.leases import Span, certain, possible
 
 LAPSE_SECONDS = 1.0
@@ -235,6 +245,8 @@ class Judge:
     # -- routers ---------------------------------------------------------------
 
     def _judge_routers(self) -> None:
+        for restart in self._history.restarts:
+            self._judge_restart(restart)
         for router in sorted({offer.router for offer in self._history.offers}):
             offers = [offer for offer in self._history.offers if offer.router == router]
             for pool in self._pools:
@@ -243,6 +255,17 @@ class Judge:
             for offer in offers:
                 if offer.exact:
                     self._drops_the_dead(router, offer.at, offer.pools)
+
+    def _judge_restart(self, restart: Restart) -> None:
+        self._verdict.judged["routers that begin with their file"] += 1
+        differ = sorted(restart.before ^ restart.after)
+        if differ or restart.exact:
+            told = "is exact" if restart.exact else f"has lost or gained {differ}"
+            self._breach(
+                "a router begins with what it knew, and calls it an estimate",
+                restart.router,
+                f"{restart.router}, which began anew at {restart.at:.3f}, {told}",
+            )
 
     def _kept(
         self, router: str, offers: Sequence[tuple[float, bool]], pool: str, span: Span

@@ -167,6 +167,7 @@ class Nemesis:
         for kind in KINDS:
             offered.append((f"relays {kind}", self._broken_targets(kind, some)))
             offered.append((f"router {kind}", self._broken_targets(kind, router)))
+        offered.append(("router restart", self._router_restarted(router[0])))
         offered.append(("all relays swallow", self._broken_targets("swallow", relays)))
         if self._world.secret is not None:
             offered.append(("certificate", self._certificate()))
@@ -191,6 +192,16 @@ class Nemesis:
             finally:
                 for link in links:
                     _heal(link)
+
+    @contextlib.asynccontextmanager
+    async def _router_restarted(self, target: str) -> AsyncIterator[None]:
+        (router,) = (each for each in self._world.routers if target == f"router:{each.name}")
+        with self._noted("restart", target):
+            await router.stop()
+            try:
+                yield
+            finally:
+                await router.begin_anew()
 
     @contextlib.asynccontextmanager
     async def _certificate(self) -> AsyncIterator[None]:

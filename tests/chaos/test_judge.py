@@ -13,6 +13,7 @@ from chaos.history import (
     History,
     Listing,
     Offer,
+    Restart,
     Terms,
     Told,
     Window,
@@ -247,6 +248,20 @@ def test_a_router_that_has_a_live_pool_keeps_it() -> None:
     assert breaches(history) == ["a router never loses a live pool"]
     history.windows = [Window("swallow", frozenset({"router:r"}), 103, 104)]
     assert breaches(history) == []  # it may not have heard of its return yet
+
+
+def test_a_router_begins_with_all_that_it_knew_as_an_estimate() -> None:
+    def restarted(*after: str, exact: bool = False) -> History:
+        history = a_history([])
+        known = frozenset({"p", "q"})
+        history.restarts = [Restart("r", 100.0, exact, known, frozenset(after))]
+        return history
+
+    broken = ["a router begins with what it knew, and calls it an estimate"]
+    assert breaches(restarted("p", "q")) == []
+    assert breaches(restarted("p")) == broken
+    assert breaches(restarted("p", "q", "s")) == broken
+    assert breaches(restarted("p", "q", exact=True)) == broken
 
 
 def test_an_exact_router_offers_nothing_that_is_long_gone() -> None:

@@ -204,9 +204,17 @@ async def _add_routers(world: World) -> None:
             for face in faces:
                 link = await world.link(f"router:{name}", slot, face)
                 servers.append(world.address(link, face))
-        cache = PoolCache(servers, tls=world.tls, idle_seconds=1, poll_seconds=1)
-        await world.stack.enter_async_context(cache)
-        world.routers.append(RouterObserver(name, cache, world.history))
+        router = RouterObserver(name, _router_over(world, servers, name), world.history)
+        await router.start()
+        world.stack.push_async_callback(router.stop)
+        world.routers.append(router)
+
+
+def _router_over(world: World, servers: Sequence[str], name: str) -> Callable[[], PoolCache]:
+    saved = world.folder / f"{name}.view"
+    return lambda: PoolCache(
+        servers, tls=world.tls, saved_view=saved, idle_seconds=1, poll_seconds=1
+    )
 
 
 async def _add_observers(world: World, seed: str) -> None:
@@ -214,7 +222,6 @@ async def _add_observers(world: World, seed: str) -> None:
         SlotObserver(slot, world.history, world.positions, world.tls, seed).look()
         for slot in world.slots
     ]
-    looks += [router.look() for router in world.routers]
     looks += [measure_server(slot, world.history, world.tls) for slot in world.slots]
     looks.append(measure_own(world.history))
     if world.policy is not None:
