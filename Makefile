@@ -48,6 +48,7 @@ check: $(READY) ## Check style, types, layers, protocol and what is generated
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	MYPYPATH=bench $(BIN)/mypy bench
 	$(BIN)/lint-imports
 	$(BIN)/buf lint
 	$(BIN)/buf format --diff --exit-code

@@ -1,8 +1,8 @@
 """Measures the service beside a bare server and etcd, and over each of its stores.
 
-`python bench/run.py [--quick]` prints a table. A whole run takes less than ten
-minutes and writes docs/performance.md; a quick one takes less than half of that and
-writes nothing, since its figures are rough.
+`python bench/run.py [--quick]` prints a table. A whole run takes about a
+quarter of an hour and writes docs/performance.md; a quick one takes less than half of
+that and writes nothing, since its figures are rough.
 """
 
 import argparse

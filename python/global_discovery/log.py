@@ -139,7 +139,10 @@ def _ordered(event: EventDict) -> dict[str, Any]:
 
 
 def _quoted(value: object) -> str:
-    """The value as it is when that is one plain word, else as a JSON string."""
+    """As it is when that is one plain word, an array or object as JSON, else a JSON string."""
+    if isinstance(value, dict | list | tuple):
+        with contextlib.suppress(TypeError, ValueError, RecursionError):
+            return json.dumps(value, default=repr, allow_nan=False, separators=(",", ":"))
     text = "" if value is None else str(value)
     return text if _PLAIN.fullmatch(text) else json.dumps(text)
 

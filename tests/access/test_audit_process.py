@@ -86,6 +86,9 @@ async def test_every_line_says_which_identity_did_it_with_before_and_after(
         called_by(WEST, server, ca) as stranger,
     ):
         lease_ids = await a_whole_life(owner, admin, stranger)
+        key = a_registration(1, cluster="east").key
+        explained = await owner.ExplainPool(pb.ExplainPoolRequest(key=key))
+    assert {ended.caller for ended in explained.registration.ended} == {f"{ADMIN} at 127.0.0.1"}
     assert await server.stop() == 0
     lines = [line for line in server.events if line.get("audit")]
     by_owner, by_admin = ("127.0.0.1", EAST), ("127.0.0.1", ADMIN)

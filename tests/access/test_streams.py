@@ -31,16 +31,6 @@ async def world(tmp_path: Path, ca: trustme.CA) -> AsyncIterator[AccessWorld]:
         yield made
 
 
-async def change(world: AccessWorld, folder: Path, text: str) -> None:
-    """A new policy, in force when this returns."""
-    in_file(folder, text)
-    keeper = world.service.guard.policy
-    assert keeper is not None
-    taken = keeper.taken
-    while keeper.taken == taken:
-        await keeper.look()
-
-
 async def test_no_message_names_a_pool_outside_the_scope(world: AccessWorld) -> None:
     east, west = await world.caller("grpc", EAST), await world.caller("grpc", WEST)
     watch = Watch(east.stub)
@@ -67,7 +57,7 @@ async def test_a_stream_ends_when_its_scope_changes_and_its_position_means_a_sna
     watch, unmoved = Watch(east.stub), Watch(west.stub)
     client = await watch.begun()
     await unmoved.begun()
-    await change(world, tmp_path, POLICY.replace('clusters = ["east"]', 'clusters = ["*"]'))
+    await world.change_policy(tmp_path, POLICY.replace('clusters = ["east"]', 'clusters = ["*"]'))
     ended = await watch.end()
     assert ended is not None
     assert (ended.code, ended.reason) == (grpc.StatusCode.UNAVAILABLE, "SCOPE_CHANGED")
@@ -93,7 +83,7 @@ async def test_a_caller_that_may_no_longer_read_is_refused_when_it_comes_back(
     await watch.begun()
     await routers.read()
     assert len(world.service.guard.streams) == 2
-    await change(world, tmp_path, POLICY.replace(READER, "dns:nobody.example"))
+    await world.change_policy(tmp_path, POLICY.replace(READER, "dns:nobody.example"))
     ended = await watch.end()
     assert ended is not None
     assert ended.reason == "SCOPE_CHANGED"
@@ -172,7 +162,7 @@ async def test_a_page_that_listens_is_ended_by_a_new_policy(
         assert events.status == 200
         await events.content.readuntil(b"\n\n")
         await eventually(lambda: len(world.service.rest.events) == 1)
-        await change(world, tmp_path, POLICY.replace(READER, "dns:nobody.example"))
+        await world.change_policy(tmp_path, POLICY.replace(READER, "dns:nobody.example"))
         async with asyncio.timeout(30):
             await events.content.read()
     for path in ("/events", "/", "/why"):

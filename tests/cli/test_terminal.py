@@ -134,7 +134,7 @@ async def test_a_lost_connection_is_shown_and_what_was_known_stays() -> None:
         shown = await watching.__aenter__()
         await shown.shows("c1/ns/pool-00001")
     try:
-        await shown.shows("connection lost: ", "c1/ns/pool-00001")
+        await shown.shows("not connected: ", "c1/ns/pool-00001")
     finally:
         await watching.__aexit__(None, None, None)
 

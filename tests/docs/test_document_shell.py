@@ -80,6 +80,28 @@ async def test_what_is_marked_is_not_run(tmp_path: Path) -> None:
     assert await run_document(text, tmp_path) == 0
 
 
+async def test_what_is_marked_is_run_where_the_reason_is_none(tmp_path: Path) -> None:
+    text = "<!-- run: needs-cluster -->\n```sh\nfalse\n```\n"
+    with pytest.raises(AssertionError, match="'false' ended with 1"):
+        await run_document(text, tmp_path, at_hand={"needs-cluster"})
+
+
+async def test_a_command_that_is_said_to_fail_must_fail_so(tmp_path: Path) -> None:
+    text = "<!-- exits: 1 -->\n```console\n$ echo no; false\nno\n```\n"
+    assert await run_document(text, tmp_path) == 1
+    (tmp_path / "again").mkdir()
+    assert "'true' ended with 0" in await failing(
+        "<!-- exits: 1 -->\n```sh\ntrue\n```\n", tmp_path / "again"
+    )
+
+
+async def test_hidden_commands_may_have_a_reason_too(tmp_path: Path) -> None:
+    text = "<!-- before: needs-cluster\nfalse\n-->\n"
+    assert await run_document(text, tmp_path) == 0
+    (block,) = blocks_of(text)
+    assert block.reason == "needs-cluster"
+
+
 async def test_commands_that_a_reader_does_not_see_are_run(tmp_path: Path) -> None:
     text = "<!-- before:\nfalse\n-->\n"
     assert "'false' ended with 1" in await failing(text, tmp_path)
@@ -109,6 +131,7 @@ given
         "<!-- run: not-today -->\n```sh\nfalse\n```\n",
         "<!-- run: needs-cluster -->\n```json\n{}\n```\n",
         "<!-- run: needs-cluster -->\nno block\n",
+        "<!-- before: not-today\nfalse\n-->\n",
         "```bash\nfalse\n```\n",
         "```\nfalse\n```\n",
         "```sh\nfalse\n",

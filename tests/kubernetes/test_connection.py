@@ -334,6 +334,9 @@ async def test_a_server_that_is_not_there_is_unreachable(tmp_path: Path) -> None
     with pytest.raises(CallFailed) as failed:
         await get(connection)
     assert failed.value.failure is Failure.UNREACHABLE
+    place = api.url.removeprefix("http://")
+    assert failed.value.message.startswith(f"cannot connect to {place}: ")
+    assert "ssl" not in failed.value.message
     await connection.close()
 
 

@@ -1,13 +1,16 @@
-"""A caller that ends its own side of the connection and waits for the answers."""
+"""A caller that ends its own side of the connection and waits for the answers, or all of it."""
 
 import asyncio
 import contextlib
 import itertools
 import json
 import random
+import socket
+import struct
 from collections.abc import Awaitable, Callable
 
 import pytest
+import structlog
 
 from global_discovery.serving.rest import representation
 from global_discovery.serving.rest.connection import Limits
@@ -205,3 +208,38 @@ async def test_the_end_of_the_service_cuts_such_a_call_when_its_grace_is_over() 
             assert await half_closed(rest, POST, before_end=store.reached.wait) == []
         await stopping
         assert rest.connections == []
+
+
+class HeldTurns:
+    """The turn of every call, taken when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.given = asyncio.Event()
+        self.went_on = asyncio.Event()
+
+    async def take(self, account: str) -> None:
+        del account
+        self.asked.set()
+        await self.given.wait()
+        self.went_on.set()
+
+
+async def test_a_caller_that_breaks_off_before_its_turn_is_no_fault_of_ours(
+    rest: RestUnderTest,
+) -> None:
+    """Its whole body had come; reading it then raised what no handler expects."""
+    rest.core.turns = turns = HeldTurns()  # type: ignore[assignment] # no other is at hand
+    _, writer = await asyncio.open_connection("127.0.0.1", rest.face.port)
+    writer.write(POST)
+    with structlog.testing.capture_logs() as log:
+        async with asyncio.timeout(20):
+            await turns.asked.wait()
+            at_once = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+            writer.transport.abort()
+            await rest.until(lambda: not rest.connections)
+            turns.given.set()
+            await turns.went_on.wait()
+            assert await rest.listed() == []
+    assert not log

@@ -110,6 +110,16 @@ def test_a_value_that_contains_itself_is_no_reason_to_lose_the_line(lines: Lines
     assert len(lines()) == 1
 
 
+def test_a_console_shows_objects_and_arrays_as_json() -> None:
+    stream = io.StringIO()
+    log.configure("console", stream=stream)
+    flags = {"--listen": "0.0.0.0:8080", "it's": None}
+    structlog.get_logger().info("configured", flags=flags, changed=("model", "a\nb"), none=[])
+    line = stream.getvalue().rstrip("\n")
+    assert '"it\'s":null} changed=["model","a\\nb"] none=[]' in line
+    assert json.loads(line.partition("flags=")[2].partition(" changed=")[0]) == flags
+
+
 def test_an_exception_is_one_line_with_its_trace(lines: Lines) -> None:
     try:
         int("two\nlines")

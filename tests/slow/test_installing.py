@@ -1,21 +1,15 @@
 """What the documents say of installing is so: from a checkout, into an environment of one's own."""
 
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from support.documents import DOCUMENTS, ROOT
+from support.documents import DOCUMENTS, INSTALL, ROOT
 
 INSTALLS = sorted(
-    {
-        found
-        for path in DOCUMENTS
-        for found in re.findall(r"pip install ('\.\[[a-z,]+\]'|\.)(?=[\s`])", path.read_text())
-    },
-    key=len,
+    {found for path in DOCUMENTS for found in INSTALL.findall(path.read_text())}, key=len
 )
 
 

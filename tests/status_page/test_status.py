@@ -86,10 +86,10 @@ async def test_pools_stand_in_groups_with_their_sizes(rest: RestUnderTest) -> No
     await register(rest, *(a_call(number) for number in range(12)))
     page = await page_of(rest)
     headings = [row.text for row in page.by_class("group")]
-    assert headings[0] == "Qwen/Qwen3-0.6B 2"
+    assert headings[0] == "2 Qwen/Qwen3-0.6B"
     assert len(headings) == 6
     by_region = [row.text for row in (await page_of(rest, "/?group=region")).by_class("group")]
-    assert by_region == ["eu-central 12"]
+    assert by_region == ["12 eu-central"]
     assert (await page_of(rest, "/?group=none")).by_class("group") == []
 
 

@@ -20,7 +20,7 @@ from global_discovery.serving.service import Service
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
 from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceStub
-from support.access import certificate_of
+from support.access import certificate_of, in_file
 from support.certificates import HOST, Pair, a_pair, client_context, in_files
 from support.clock import FakeClock
 from support.grpc_calls import Stub, refusal
@@ -193,6 +193,15 @@ class AccessWorld:
         stub = PoolDiscoveryServiceStub(channel)
         scheme = "http" if self.ca is None else "https"
         return AccessCaller(face, self.service, stub, session, scheme, metadata)
+
+    async def change_policy(self, folder: Path, text: str) -> None:
+        """Writes another policy into its file; it is in force when this returns."""
+        in_file(folder, text)
+        keeper = self.service.guard.policy
+        assert keeper is not None
+        taken = keeper.taken
+        while keeper.taken == taken:
+            await keeper.look()
 
     def denials(self) -> list[dict[str, Any]]:
         """The fields of the audit of denied calls."""

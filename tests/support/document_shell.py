@@ -15,7 +15,7 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -81,7 +81,7 @@ class DocumentShell:
             await self._start(command, up)
             return
         status, printed = await self._run(command)
-        assert status == 0, f"{step.command!r} ended with {status}: {printed}"
+        assert status == step.exits, f"{step.command!r} ended with {status}: {printed}"
         if step.prints:
             self._compare(step, printed)
 
@@ -111,10 +111,14 @@ class DocumentShell:
         pid = await self._ask(left)
         running = Running(command, int(pid), output, listens)
         self._running.append(running)
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not up.search(output.read_text(errors="replace")):
-                assert await self._lives(running), f"{command!r} ended: {output.read_text()}"
-                await asyncio.sleep(0.05)
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while not up.search(output.read_text(errors="replace")):
+                    assert await self._lives(running), f"{command!r} ended: {output.read_text()}"
+                    await asyncio.sleep(0.05)
+        except TimeoutError as error:
+            late = f"{command!r} does not come up: {output.read_text(errors='replace')}"
+            raise AssertionError(late) from error
 
     def _listens(self, command: str) -> str:
         if "global-discovery serve" not in command:
@@ -167,6 +171,10 @@ class Places:
         self._texts = {
             "/var/lib/global-discovery": str(folder / "var"),
             "/tls/": f"{folder}/tls/",
+            "/var/run/discovery": str(folder / "run"),
+            "/etc/clusters": str(folder / "clusters"),
+            "<this repository>": ".",
+            "<your registry>": "registry.example",
             "discovery.example": "127.0.0.1",
             "localhost": "127.0.0.1",
             "=:": "=127.0.0.1:",
@@ -255,23 +263,30 @@ async def document_shell(
         await bash.communicate()
 
 
-async def run_document(text: str, folder: Path) -> int:
-    """Runs all that is to be run, in an empty folder; how many commands that were.
+async def run_document(
+    text: str,
+    folder: Path,
+    *,
+    at_hand: Collection[str] = (),
+    variables: Mapping[str, str] | None = None,
+) -> int:
+    """Runs all that is to be run, in a folder without a checkout; how many commands that were.
 
-    Fails as they fail.
+    What is not run elsewhere for one of the reasons `at_hand` is run too, with these
+    variables. Fails as the commands fail.
     """
     furnish(folder)
     blocks = list(blocks_of(text))
-    stand_in = {}
-    if any(block.runs and "dynamodb" in block.text for block in blocks):
+    stand_in = dict(variables or {})
+    if any(block.runs(at_hand) and "dynamodb" in block.text for block in blocks):
         server = of_this_process()
-        stand_in = server.environment | {"AWS_ENDPOINT_URL_DYNAMODB": server.url}
+        stand_in |= server.environment | {"AWS_ENDPOINT_URL_DYNAMODB": server.url}
     commands = 0
     async with document_shell(folder, stand_in) as shell:
         for block in blocks:
             if block.file is not None:
                 shell.save(block.file, block.text)
-            for step in steps_of(block) if block.runs else ():
+            for step in steps_of(block) if block.runs(at_hand) else ():
                 await shell.take(step)
                 commands += 1
         await shell.end()

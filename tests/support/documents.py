@@ -2,19 +2,20 @@
 
 A block is fenced and names its language. Commands are `sh` (commands alone) or
 `console` (each behind `$ `, followed by what it prints); these are run unless a
-comment right before the block says why not:
+comment right before the block says why they are not, or not with every `make test`:
 
     <!-- run: needs-cluster -->
 
-Two more comments help a document to be run as it stands: `<!-- save: NAME -->`
-writes the block into a file of that name, for the commands after it, and
-`<!-- before: ... -->` holds commands that a reader of the page is not shown,
-such as the server that the page takes for granted.
+Three more comments help a document to be run as it stands: `<!-- save: NAME -->`
+writes the block into a file of that name, for the commands after it,
+`<!-- exits: 1 -->` says that its commands end so, and `<!-- before: ... -->` holds
+commands that a reader of the page is not shown, such as the server that the page
+takes for granted; its first line may name a reason too.
 """
 
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,10 +23,18 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "SECURITY.md", *ROOT.glob("docs/**/*.md")])
 COMMANDS = ("sh", "console")
 LANGUAGES = {*COMMANDS, "python", "json", "yaml", "hcl", "promql", "text", "toml"}
-REASONS = {"needs-cluster", "needs-aws", "needs-root", "needs-container", "takes-minutes"}
+REASONS = {
+    "needs-cluster": "run by the slow tests, against a real API server",
+    "needs-kubelet": "not run; the objects that it names must be there after what is run",
+    "installs": "run by the slow tests, into an environment of its own",
+    "takes-minutes": "not run; what make would start must take its arguments",
+}
+"""Why commands are not run with the others, and what is done with them instead."""
+INSTALL = re.compile(r"pip install ('\.\[[a-z,]+\]'|\.)(?=[\s`]|$)")
+"""How a checkout is installed; the slow tests do each of the ways that the documents name."""
 _FENCE = re.compile(r"^```(\S*)(.*)$")
-_COMMENT = re.compile(r"<!-- (run|save): (\S+) -->")
-_BEFORE = re.compile(r"<!-- before:\n(.*?)\n-->", re.DOTALL)
+_COMMENT = re.compile(r"<!-- (run|save|exits): (\S+) -->")
+_BEFORE = re.compile(r"<!-- before:(?: (\S+))?\n(.*?)\n-->", re.DOTALL)
 
 
 class BadDocument(AssertionError):
@@ -43,10 +52,12 @@ class Block:
     """Why its commands are not run; None: they are."""
     file: str | None = None
     """The name under which it is saved."""
+    exits: int = 0
+    """The exit status of each of its commands."""
 
-    @property
-    def runs(self) -> bool:
-        return self.language in COMMANDS and self.reason is None
+    def runs(self, at_hand: Collection[str] = ()) -> bool:
+        """Whether its commands are run where the reasons given are none."""
+        return self.language in COMMANDS and (self.reason is None or self.reason in at_hand)
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,7 @@ class Step:
 
     command: str
     prints: str | None
+    exits: int = 0
 
 
 def blocks_of(text: str) -> Iterator[Block]:
@@ -87,13 +99,15 @@ def block_with(document: Path, beginning: str) -> str:
 
 
 def _as_hidden_block(found: re.Match[str]) -> str:
-    return f"```sh\n{found[1]}\n```"
+    reason = f"<!-- run: {found[1]} -->\n" if found[1] else ""
+    return f"{reason}```sh\n{found[2]}\n```"
 
 
 def _block(line: int, language: str, text: list[str], said: dict[str, str]) -> Block:
     if language not in LANGUAGES:
         raise BadDocument(f"line {line}: {language!r} is none of {sorted(LANGUAGES)}")
-    block = Block(line, language, "\n".join(text), file=said.get("save"))
+    exits = int(said.get("exits", "0"))
+    block = Block(line, language, "\n".join(text), file=said.get("save"), exits=exits)
     reason = said.get("run")
     if reason is None:
         return block
@@ -110,7 +124,7 @@ def steps_of(block: Block) -> Iterator[Step]:
             lines.pop(0)
             continue
         if block.language == "sh":
-            yield Step(_take_command(lines), None)
+            yield Step(_take_command(lines), None, block.exits)
             continue
         if not lines[0].startswith("$ "):
             raise BadDocument(f"block at line {block.line}: {lines[0]!r} stands before a command")
@@ -119,7 +133,7 @@ def steps_of(block: Block) -> Iterator[Step]:
         prints = []
         while lines and not lines[0].startswith("$ "):
             prints.append(lines.pop(0))
-        yield Step(command, "\n".join(prints))
+        yield Step(command, "\n".join(prints), block.exits)
 
 
 def _take_command(lines: list[str]) -> str:

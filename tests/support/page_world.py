@@ -6,7 +6,7 @@ import random
 from collections.abc import AsyncIterator
 
 from global_discovery.domain.clock import SystemClock
-from global_discovery.domain.lease import Heartbeat
+from global_discovery.domain.lease import Heartbeat, LeaseTerms
 from global_discovery.domain.pool import Content, Location, PoolKey, Registration, Router
 from global_discovery.serving.service import Service
 from global_discovery.view.filters import EVERYTHING, PoolFilter
@@ -160,13 +160,18 @@ class PageWorld:
 
 @contextlib.asynccontextmanager
 async def a_page_world(
-    *, slices: bool = False, rest_port: int = 0, beats: bool = True
+    *,
+    slices: bool = False,
+    rest_port: int = 0,
+    beats: bool = True,
+    terms: LeaseTerms | None = None,
 ) -> AsyncIterator[PageWorld]:
     """Started; its relays send heartbeats unless `beats` is false."""
     watching = ImportedWatching() if slices else None
     clock = MovableClock()
     async with a_service(
         clock=clock,
+        terms=terms,
         rest_port=rest_port,
         routers=() if slices else ROUTERS,
         watching=watching,

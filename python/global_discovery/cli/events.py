@@ -11,10 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import grpc
+
 from global_discovery.cli.kinds import Document, Kind
 from global_discovery.cli.text import count, safe
+from global_discovery.client.errors import CallFailed
 from global_discovery.client.watch import Connection, WatchState
 from global_discovery.v1 import pool_pb2
+
+_LACKS = "no rule of the policy lets this identity read any pool"
+"""What a refused watch lacks; the server itself says the same to every refused call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,28 +54,38 @@ class Marked:
 
 
 @dataclass(frozen=True, slots=True)
+class Unconnected:
+    """The connection was lost, or could not be made and this server's reason is a new one."""
+
+    error: CallFailed
+    lost: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Connected:
-    """The connection was lost, or is back."""
+    """After the events above a server answers: `again`, or for the first time."""
 
-    connection: Connection
+    server: str
+    again: bool
 
 
-Event = Snapshot | Changed | Left | Marked | Connected
+Event = Snapshot | Changed | Left | Marked | Unconnected | Connected
 
 
 class Events:
-    """Turns states into events. Keeps only whether the connection was lost."""
+    """Turns states into events. Keeps only what was told of the connection."""
 
     def __init__(self) -> None:
-        """The first connection is no event."""
-        self._lost = False
+        """A first connection that was made at once is no event."""
+        self._connected = False
+        self._ever_connected = False
+        self._told: dict[str, grpc.StatusCode] = {}
+        """What keeps each server from answering, as it was told since the last connection."""
 
     def of(self, state: WatchState[Any]) -> Iterator[Event]:
         """The events of one state, in order."""
-        connection, update, fold = state.connection, state.update, state.fold
-        if connection.connected is self._lost:
-            yield Connected(connection)
-        self._lost = not connection.connected
+        update, fold = state.update, state.fold
+        yield from self._of_connection(state.connection)
         if update is None:
             return
         if update.snapshot:
@@ -80,6 +96,19 @@ class Events:
         yield from (Left(key, unlisted=True) for key in update.carried)
         if update.mark_changed and not update.snapshot and fold.mark is not None:
             yield Marked(fold.mark)
+
+    def _of_connection(self, connection: Connection) -> Iterator[Event]:
+        error = connection.last_error
+        if connection.connected:
+            if self._told:
+                yield Connected(connection.server, again=self._ever_connected)
+            self._told.clear()
+            self._ever_connected = True
+        elif error is not None:
+            if self._connected or self._told.get(error.server) is not error.code:
+                yield Unconnected(error, lost=self._connected)
+            self._told[error.server] = error.code
+        self._connected = connection.connected
 
 
 def json_text(document: Document) -> str:
@@ -100,18 +129,16 @@ def event_document(event: Event, kind: Kind) -> Document:
             return {"event": "unlisted" if unlisted else "removed", **kind.key_document(key)}
         case Marked(mark):
             return {"event": "mark", **kind.mark_document(mark)}
-        case Connected(connection):
-            return _connection_document(connection)
-
-
-def _connection_document(connection: Connection) -> Document:
-    if connection.connected:
-        return {"event": "connection_restored", "server": connection.server}
-    return {
-        "event": "connection_lost",
-        "server": connection.server,
-        "error": str(connection.last_error),
-    }
+        case Unconnected(error, lost):
+            return {
+                "event": "connection_lost" if lost else "connection_failed",
+                "server": error.server,
+                "error": str(error),
+                "code": error.code.name,
+                "reason": error.details.reason,
+            }
+        case Connected(server, again):
+            return {"event": f"connection_{'restored' if again else 'made'}", "server": server}
 
 
 def event_lines(event: Event, kind: Kind) -> Iterator[str]:
@@ -126,8 +153,15 @@ def event_lines(event: Event, kind: Kind) -> Iterator[str]:
             yield f"{'unlisted' if unlisted else 'removed':9} {safe(str(key))}"
         case Marked(mark):
             yield f"mark      {kind.mark_sentence(mark)}"
-        case Connected(connection):
-            if connection.connected:
-                yield f"restored  {safe(connection.server)} answers again"
-            else:
-                yield f"lost      {safe(str(connection.last_error))}; trying again"
+        case Unconnected(error, lost):
+            yield f"{'lost' if lost else 'failed':9} {safe(unconnected_text(error))}"
+        case Connected(server, again):
+            answers = "answers again" if again else "answers"
+            yield f"{'restored' if again else 'connected':9} {safe(server)} {answers}"
+
+
+def unconnected_text(error: CallFailed) -> str:
+    """Why there is no connection, with the reason's fixed code. Not escaped."""
+    reason = error.details.reason or error.code.name
+    lacks = f", {_LACKS}" if error.code is grpc.StatusCode.PERMISSION_DENIED else ""
+    return f"{error} ({reason}{lacks}); trying again"

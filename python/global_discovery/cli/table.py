@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from global_discovery.cli.events import unconnected_text
 from global_discovery.cli.kinds import Kind
 from global_discovery.cli.text import count, safe, seconds_text
 from global_discovery.client.fold import Carried, is_exact
@@ -105,9 +106,9 @@ def _summary(kind: Kind, listed: int, carried: int, mark: pool_pb2.Mark | None) 
 
 def _connection(state: WatchState[Any]) -> Text:
     connection = state.connection
-    if not connection.connected:
-        error = safe(str(connection.last_error))
-        return Text(f"connection lost: {error}; trying again", style="red")
+    if connection.last_error is not None and not connection.connected:
+        told = safe(unconnected_text(connection.last_error))
+        return Text(f"not connected: {told}", style="red")
     info = connection.info
     who = f" (instance {info.instance_id}, version {info.version})" if info else ""
     return Text(safe(f"following {connection.server}{who}"))

@@ -24,6 +24,7 @@ from global_discovery.client.errors import CallFailed
 from global_discovery.client.http_answer import TooLarge, instance_of, read_bounded
 from global_discovery.client.timing import Timer, within
 from global_discovery.client.tls import ClientTls, headers, request_options
+from global_discovery.transport import transport_text
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
 
@@ -124,7 +125,7 @@ async def _get(
                 body = await read_bounded(response, MAX_BODY_BYTES)
                 return _Answer(status, instance, response.headers.get("ETag", ""), body)
     except (aiohttp.ClientError, OSError) as error:
-        raise CallFailed(server, grpc.StatusCode.UNAVAILABLE, str(error)) from error
+        raise CallFailed(server, grpc.StatusCode.UNAVAILABLE, transport_text(error)) from error
     except TooLarge as error:
         raise CallFailed(server, grpc.StatusCode.INTERNAL, str(error)) from error
     except ValueError as error:

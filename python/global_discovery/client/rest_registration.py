@@ -28,6 +28,7 @@ from global_discovery.client.http_answer import (
 )
 from global_discovery.client.timing import Timer, within
 from global_discovery.client.tls import ClientTls, headers, request_options
+from global_discovery.transport import transport_text
 from global_discovery.v1 import pool_discovery_pb2 as pb
 
 MAX_ANSWER_BYTES = 64 * 1024
@@ -118,7 +119,8 @@ class RestRegistrationCalls:
             code, told = grpc.StatusCode.DEADLINE_EXCEEDED, f"no answer within {seconds:g} s"
             raise CallFailed(self._server, code, told) from error
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
-            raise CallFailed(self._server, grpc.StatusCode.UNAVAILABLE, str(error)) from error
+            told = transport_text(error)
+            raise CallFailed(self._server, grpc.StatusCode.UNAVAILABLE, told) from error
         except Exception as error:
             raise CallFailed(self._server, grpc.StatusCode.UNKNOWN, str(error)) from error
 

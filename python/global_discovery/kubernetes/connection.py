@@ -30,6 +30,7 @@ from global_discovery.kubernetes.credentials import (
     Fingerprint,
 )
 from global_discovery.kubernetes.failures import CallFailed, Failure, refused
+from global_discovery.transport import transport_text
 
 CONNECT_SECONDS = 5.0
 LOAD_SECONDS = 20.0
@@ -229,7 +230,7 @@ async def _beginning(response: aiohttp.ClientResponse) -> bytes:
 
 def _failed(error: Exception, *, answered: bool, strict: bool) -> CallFailed:
     """What the transport raised, in our words."""
-    text = str(error) or type(error).__name__
+    text = transport_text(error)
     cause = error if isinstance(error, ssl.SSLError) else error.__cause__
     if isinstance(error, aiohttp.ClientSSLError) or isinstance(cause, ssl.SSLError):
         told = getattr(cause, "verify_message", text)

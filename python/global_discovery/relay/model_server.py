@@ -21,6 +21,7 @@ from global_discovery.client.http_answer import open_session, read_bounded
 from global_discovery.client.timing import Timer, within
 from global_discovery.client.topology import ServedModel
 from global_discovery.domain.rules import MAX_MODEL_BYTES
+from global_discovery.transport import transport_text
 
 MAX_MODELS_BYTES = 1024 * 1024
 _GOOD = range(200, 300)
@@ -142,7 +143,8 @@ def _parent(value: Any) -> str:
 
 
 def _failed(url: str, error: Exception, seconds: float) -> PollFailed:
-    why = f"no answer within {seconds:g} s" if isinstance(error, TimeoutError) else str(error)
-    failure = PollFailed(f"{url}: {why or type(error).__name__}")
+    late = f"no answer within {seconds:g} s"
+    why = late if isinstance(error, TimeoutError) else transport_text(error)
+    failure = PollFailed(f"{url}: {why}")
     failure.__cause__ = error
     return failure

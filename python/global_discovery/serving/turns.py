@@ -13,8 +13,8 @@ Three things, from the cheapest on:
   cheaper than a refusal, which a caller in a hurry only answers with the next call.
 * *A lane for large calls.* What no ordinary registration needs costs milliseconds
   in one piece, during which the loop does nothing else; so one is read at a time,
-  and after it the lane rests for a hundred times as long as that took or may take
-  for its size, whoever sent it.
+  and after it the lane rests for two hundred times as long as that took or may
+  take for its size, whoever sent it: fewer than one of a hundred other calls meets it.
 
 Guaranteed: no ordinary call is refused here, and no renewal in time is held back.
 Large ones are refused while too many wait. Not bounded here: a caller with so many
@@ -59,8 +59,8 @@ LARGE_BYTES = 68 * 1024
 """No registration that the rules take is larger as protobuf, with what is around it."""
 SECONDS_A_BYTE = 30e-9
 """What reading and checking a large call takes at the most, about."""
-REST_FACTOR = 100
-LONGEST_REST_SECONDS = 10.0
+REST_FACTOR = 200
+LONGEST_REST_SECONDS = 15.0
 MAX_LARGE_WAITING = 32
 MAX_LARGE_WAITING_OF_ONE = 2
 
@@ -194,9 +194,10 @@ def _end(done: asyncio.Future[None]) -> None:
 class LargeCalls:
     """The lane of large calls."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float], *, rest_factor: float = REST_FACTOR) -> None:
         """`now` is a clock in seconds, of which only differences count."""
         self._now = now
+        self._rest_factor = rest_factor
         self._lane = asyncio.Lock()
         self._rests_until = now()
         self._of: dict[str, int] = {}
@@ -220,7 +221,7 @@ class LargeCalls:
                 finally:
                     ended = self._now()
                     cost = max(ended - began, SECONDS_A_BYTE * size)
-                    self._rests_until = ended + min(REST_FACTOR * cost, LONGEST_REST_SECONDS)
+                    self._rests_until = ended + min(self._rest_factor * cost, LONGEST_REST_SECONDS)
         finally:
             left = self._of.pop(account) - 1
             if left:

@@ -403,8 +403,8 @@ class EndedShare(_message.Message):
     ago_secs: _builtins.float
     """How long ago."""
     caller: _builtins.str
-    """The address of who withdrew it, or `another instance`; empty for one that
-    lapsed.
+    """Who withdrew it: the address, after `<identity> at ` where the caller has
+    proven one, or `another instance`; empty for one that lapsed.
     """
     @_builtins.property
     def holder(self) -> Global___ShareHolder:

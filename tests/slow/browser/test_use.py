@@ -52,6 +52,7 @@ async def test_the_keyboard_is_enough(world: PageWorld, open_page: Open) -> None
     assert await link.evaluate("one => getComputedStyle(one).outlineStyle") == "solid"
     await page.keyboard.press("Enter")
     await expect(page.locator("h1")).to_contain_text("It is listed")
+    await expect(page.locator("#live")).to_have_text("Live")  # its script runs
     await page.keyboard.press("/")
     await expect(page.locator("#ask")).to_be_focused()
 

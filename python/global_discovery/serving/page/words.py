@@ -67,17 +67,20 @@ def said(reasons: frozenset[Reason]) -> list[Said]:
     return [Said(reason.value, _WHAT[reason], _DO[reason]) for reason in by_code]
 
 
+_TIED = "\u00a0"
+"""A space at which no line ends."""
 _UNITS = ((86_400.0, "d", 3_600.0, "h"), (3_600.0, "h", 60.0, "min"), (60.0, "min", 1.0, "s"))
 
 
 def duration(seconds: float) -> str:
-    """`4 s`, `2 min 5 s`, `3 h 20 min`, `12 d 4 h`."""
+    """`4 s`, `2 min 5 s`, `3 h 20 min`, `12 d 4 h`; no number is parted from its unit."""
     seconds = max(0.0, float(round(seconds)))
     for size, unit, part, part_unit in _UNITS:
         if seconds >= size:
             rest = int(seconds % size // part)
-            return f"{int(seconds // size)} {unit}" + (f" {rest} {part_unit}" if rest else "")
-    return f"{seconds:.0f} s"
+            more = f" {rest}{_TIED}{part_unit}" if rest else ""
+            return f"{int(seconds // size)}{_TIED}{unit}{more}"
+    return f"{seconds:.0f}{_TIED}s"
 
 
 def number(value: float) -> str:

@@ -44,10 +44,10 @@ async def read_json_body(
 
 async def _read_body(request: web.BaseRequest, limits: Limits, max_bytes: int) -> bytes:
     content = request.content
-    if content.is_eof():
-        return content.read_nowait()
-    await _say_continue(request)
     try:
+        if content.is_eof():
+            return content.read_nowait()
+        await _say_continue(request)
         return await _read(content, limits, max_bytes)
     except TimeoutError:
         raise problem.too_slow("the body") from None

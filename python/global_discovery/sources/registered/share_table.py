@@ -315,7 +315,8 @@ class ShareTable:
         else tells it.
         """
         at = share.deadline if withdrawn_by is None else self._clock.monotonic()
-        self.ended.put(share, departure, at, withdrawn_by)
+        named = f"{identity} at {withdrawn_by}" if identity else withdrawn_by
+        self.ended.put(share, departure, at, named)
         del self.by_lease[share.lease_id]
         self.wheel.discard(share)
         pool = self.pools[share.key]

@@ -30,6 +30,7 @@ from global_discovery.storage.dynamodb.api import (
     Unreachable,
 )
 from global_discovery.storage.dynamodb.signing import Keys, Signer
+from global_discovery.transport import transport_text
 
 CONNECTIONS = 96
 """More than writes at once, so that no read waits for one."""
@@ -94,7 +95,8 @@ class HttpDynamoDB:
                 self._follow_clock(answer.headers.get("Date", ""))
                 status, text = answer.status, await answer.read()
         except (aiohttp.ClientError, OSError) as error:  # a TimeoutError is an OSError
-            raise Unreachable(f"{type(error).__name__}: {error}") from error
+            told = f"{type(error).__name__}: {transport_text(error)}"
+            raise Unreachable(told) from error
         try:
             content: dict[str, Any] = orjson.loads(text)
         except orjson.JSONDecodeError:
