@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager
 
 from chaos.history import POLICY_SECONDS, Window, now
 from chaos.links import THROTTLED, Link
+from chaos.relay_processes import RelayLife
 from chaos.slots import FAKETIME, Slot
 from chaos.world import FLAPPER, World, show
 from support.certificates import a_pair
@@ -168,6 +169,11 @@ class Nemesis:
             offered.append((f"relays {kind}", self._broken_targets(kind, some)))
             offered.append((f"router {kind}", self._broken_targets(kind, router)))
         offered.append(("router restart", self._router_restarted(router[0])))
+        relay = chance.choice(self._world.relays)
+        offered += [
+            ("relay killed", self._relay_ended(relay, signal.SIGKILL)),
+            ("relay stopped", self._relay_ended(relay, signal.SIGTERM)),
+        ]
         offered.append(("all relays swallow", self._broken_targets("swallow", relays)))
         if self._world.secret is not None:
             offered.append(("certificate", self._certificate()))
@@ -202,6 +208,15 @@ class Nemesis:
                 yield
             finally:
                 await router.begin_anew()
+
+    @contextlib.asynccontextmanager
+    async def _relay_ended(self, relay: RelayLife, number: signal.Signals) -> AsyncIterator[None]:
+        with self._noted(f"relay {number.name}", relay.pool):
+            await relay.stop(number)
+            try:
+                yield
+            finally:
+                await relay.start()
 
     @contextlib.asynccontextmanager
     async def _certificate(self) -> AsyncIterator[None]:

@@ -67,6 +67,7 @@ async def ran(name: str, *, seed: str, seconds: float, command: Sequence[str] = 
 async def _converge(world: World) -> None:
     """Every server and every router comes to tell what is, or that is a breach."""
     alive = frozenset(life.pool for life in world.lives if life.alive)
+    alive |= {relay.pool for relay in world.relays}
     async with asyncio.TaskGroup() as group:
         for slot in world.slots:
             group.create_task(_slot_agrees(world, slot, alive))

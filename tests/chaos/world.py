@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,15 +17,19 @@ from chaos.history import History, Terms
 from chaos.lateness import measure_own, measure_server
 from chaos.links import Link, a_link
 from chaos.observers import Positions, RouterObserver, SlotObserver
+from chaos.relay_processes import RelayLife
 from chaos.relays import CLUSTERS, PoolLife, Speaker, cluster_of
 from chaos.slots import Slot
 from global_discovery.client import PoolCache, TlsSettings
 from support.certificates import Secret, a_pair, leaf_files
+from support.openai_server import openai_server
 from support.serve_process import COMMAND
 from support.slices_of import mcs_slice
 
 ROUTERS = ("router-grpc", "router-mixed", "router-rest")
 STEADY, RESTLESS = 12, 12
+RELAYED = ("relayed-0", "relayed-1")
+"""Pools whose relays are processes of their own, over gRPC and over REST."""
 FLAPPER = "restless-0"
 """With an API server: the pool whose slices change all the while."""
 
@@ -56,6 +61,7 @@ class World:
     stack: contextlib.AsyncExitStack
     slots: list[Slot] = field(default_factory=list)
     lives: list[PoolLife] = field(default_factory=list)
+    relays: list[RelayLife] = field(default_factory=list)
     routers: list[RouterObserver] = field(default_factory=list)
     links: dict[str, list[Link]] = field(default_factory=dict)
     """By the target that a fault of theirs is done to: `relay:<pool>`, `router:<name>`."""
@@ -124,6 +130,7 @@ async def a_world(
         await _add_backends(world)
         await _add_slots(world, command or COMMAND)
         await _add_lives(world)
+        await _add_relays(world)
         await _add_routers(world)
         await _add_observers(world, seed)
         yield world
@@ -134,7 +141,7 @@ def _add_tls(world: World) -> None:
     authority = ca.cert_pem.bytes()
     world.secret = Secret(world.folder / "tls", a_pair(ca), authority)
     (world.folder / "ca.pem").write_bytes(authority)
-    world.policy = Policy(world.folder / "policy.toml", _pool_names(), CLUSTERS)
+    world.policy = Policy(world.folder / "policy.toml", _all_pools(), CLUSTERS)
     world.tls = _certified(world, READER)
 
 
@@ -155,7 +162,7 @@ async def _add_backends(world: World) -> None:
     if world.scenario.api:
         (folder := world.folder / "api").mkdir()
         world.api = await world.stack.enter_async_context(an_api(folder))
-        for name in _pool_names():
+        for name in _all_pools():
             await show(world.api, name)
 
 
@@ -179,21 +186,47 @@ def _pool_names() -> list[str]:
     return [*steady, *(f"restless-{number}" for number in range(RESTLESS))]
 
 
+def _all_pools() -> list[str]:
+    return [*_pool_names(), *RELAYED]
+
+
 async def _add_lives(world: World) -> None:
     for number, pool in enumerate(_pool_names()):
         speakers = []
         tls = None if world.policy is None else _certified(world, relay_name(pool))
         for relay in range(2 if number % 6 == 1 else 1):
             face = "rest" if number % 4 == 3 else "grpc"
-            ways = {}
-            shift = number % len(world.slots)
-            for slot in world.slots[shift:] + world.slots[:shift]:
-                link = await world.link(f"relay:{pool}", slot, face)
-                ways[slot.name] = (world.address(link, face), link)
+            ways = await _ways(world, pool, face, number)
             speakers.append(Speaker(pool, f"{pool}-{relay}", ways, tls))
         steady = pool.startswith("steady")
         cluster = cluster_of(pool)
         world.lives.append(PoolLife(cluster, pool, speakers, world.history, steady))
+
+
+async def _ways(world: World, pool: str, face: str, number: int) -> dict[str, tuple[str, Link]]:
+    """To each slot, another one first for each relay."""
+    ways = {}
+    shift = number % len(world.slots)
+    for slot in world.slots[shift:] + world.slots[:shift]:
+        link = await world.link(f"relay:{pool}", slot, face)
+        ways[slot.name] = (world.address(link, face), link)
+    return ways
+
+
+async def _add_relays(world: World) -> None:
+    model_server = await world.stack.enter_async_context(openai_server("model-0"))
+    for number, pool in enumerate(RELAYED):
+        relay = RelayLife(
+            cluster=cluster_of(pool),
+            pool=pool,
+            ways=await _ways(world, pool, ("grpc", "rest")[number], number),
+            tls=None if world.policy is None else _certified(world, relay_name(pool)),
+            model_server=model_server,
+            history=world.history,
+        )
+        await relay.start()
+        world.stack.push_async_callback(relay.stop, signal.SIGTERM)
+        world.relays.append(relay)
 
 
 async def _add_routers(world: World) -> None:
