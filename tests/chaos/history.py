@@ -167,6 +167,8 @@ class History:
     """When this program ran late, and by how much."""
     server_lags: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     """The same of each slot's server, in the order of time."""
+    slices_bound: float = 0.0
+    """What marks tell of slices, where there are some; in seconds."""
     intrusions: int = 0
     """How often the intruder was answered."""
     broken: list[str] = field(default_factory=list)

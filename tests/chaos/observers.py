@@ -93,6 +93,7 @@ class SlotObserver:
                 self._failed("a list", failure.code, str(failure))
             else:
                 mark = listing.mark
+                self._history.slices_bound = max(self._history.slices_bound, mark.slices_bound_secs)
                 pools = {pool.key.dgd_name: shown_version(pool) for pool in listing.entries}
                 exact = mark.completeness == pool_pb2.COMPLETENESS_EXACT
                 self._history.listings.append(

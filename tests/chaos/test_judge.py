@@ -274,6 +274,23 @@ def test_an_exact_router_offers_nothing_that_is_long_gone() -> None:
     assert breaches(history) == ["an exact router drops what is gone"]
 
 
+@pytest.mark.parametrize("bound", [0.0, 90.0])
+def test_a_router_may_carry_what_a_process_told_that_is_no_more(bound: float) -> None:
+    history = a_history(beats(100, 105))
+    history.slices_bound = bound
+    history.deaf = [Deaf("slot-0", float("-inf"), 99, 99, 99, restart=True)]
+    history.offers = [Offer("r", 113.6, True, frozenset({"p"}))]
+    assert breaches(history) == ["an exact router drops what is gone"]
+    history.deaf.append(Deaf("slot-0", 120, 120, 121, 121, restart=True))
+    assert breaches(history) == ["an exact router drops what is gone"]  # it was still the same
+    history.deaf.append(Deaf("slot-0", 104, 104, 104.5, 104.5, restart=True))
+    carried = max(bound, 1.0)
+    history.offers = [Offer("r", 113.4 + carried, True, frozenset({"p"}))]
+    assert breaches(history) == []
+    history.offers = [Offer("r", 113.6 + carried, True, frozenset({"p"}))]
+    assert breaches(history) == ["an exact router drops what is gone"]
+
+
 def test_contents_are_whole_and_not_older_than_the_bound() -> None:
     history = a_history([*beats(100, 103), a_call(104, version=1), *beats(105, 107)])
     history.calls = [
