@@ -180,6 +180,8 @@ class Nemesis:
         if self._world.policy is not None:
             narrowed = chance.choice(relays).partition(":")[2]
             offered += [("policy", self._policy()), ("narrowed", self._narrowed(narrowed))]
+        if self._world.api is not None:
+            offered.append(("tokens", self._tokens([name.partition(":")[2] for name in some])))
         return offered
 
     def _broken_targets(self, kind: str, targets: list[str]) -> AbstractAsyncContextManager[None]:
@@ -208,6 +210,14 @@ class Nemesis:
                 yield
             finally:
                 await router.begin_anew()
+
+    @contextlib.asynccontextmanager
+    async def _tokens(self, pools: list[str]) -> AsyncIterator[None]:
+        """The tokens of some relays are replaced: nobody may notice."""
+        with self._noted("tokens", *(f"token:{pool}" for pool in pools)):
+            for pool in pools:
+                await self._world.renew_token(pool)
+            yield
 
     @contextlib.asynccontextmanager
     async def _relay_ended(self, relay: RelayLife, number: signal.Signals) -> AsyncIterator[None]:

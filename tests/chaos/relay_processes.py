@@ -115,7 +115,10 @@ class RelayLife:
 
 
 def _tls_flags(tls: TlsSettings) -> list[str]:
-    return [
-        *("--tls", f"--ca-path={tls.ca_path}"),
-        *(f"--client-cert-path={tls.cert_path}", f"--client-key-path={tls.key_path}"),
-    ]
+    given = {
+        "--ca-path": tls.ca_path,
+        "--client-cert-path": tls.cert_path,
+        "--client-key-path": tls.key_path,
+        "--token-path": tls.token_path,
+    }
+    return ["--tls", *(f"{flag}={path}" for flag, path in given.items() if path is not None)]

@@ -11,7 +11,15 @@ from typing import NamedTuple
 
 import trustme
 
-from chaos.access import INTRUDER, READER, Intruder, Policy, relay_name
+from chaos.access import (
+    INTRUDER,
+    READER,
+    Intruder,
+    Policy,
+    by_certificate,
+    by_token,
+    certified_name,
+)
 from chaos.backends import Api, Disk, Table, a_disk, a_table, an_api
 from chaos.history import History, Terms
 from chaos.lateness import measure_own, measure_server
@@ -21,7 +29,8 @@ from chaos.relay_processes import RelayLife
 from chaos.relays import CLUSTERS, PoolLife, Speaker, cluster_of
 from chaos.slots import Slot
 from global_discovery.client import PoolCache, TlsSettings
-from support.certificates import Secret, a_pair, leaf_files
+from support.access import AUDIENCE
+from support.certificates import Secret, a_pair, leaf_files, replace
 from support.openai_server import openai_server
 from support.serve_process import COMMAND
 from support.slices_of import mcs_slice
@@ -47,7 +56,7 @@ SCENARIOS = {
     "memory": Scenario(1, Terms(3, 1, shared=False), tls=True),
     "sqlite": Scenario(1, Terms(3, 1, shared=False, file=True)),
     "dynamodb": Scenario(3, Terms(6, 2, shared=True), tls=True),
-    "mcs": Scenario(1, Terms(3, 1, shared=False), api=True),
+    "mcs": Scenario(1, Terms(3, 1, shared=False), tls=True, api=True),
 }
 
 
@@ -71,7 +80,7 @@ class World:
     ca: trustme.CA | None = None
     secret: Secret | None = None
     policy: Policy | None = None
-    """Where callers have certificates: who may do what."""
+    """Where callers have certificates or tokens: who may do what."""
     tls: TlsSettings | None = None
     """Of whoever reads."""
     positions: Positions = field(init=False)
@@ -91,6 +100,15 @@ class World:
         self.links.setdefault(target, []).append(link)
         return link
 
+    def token_of(self, who: str) -> Path:
+        """The file with the token of a pool's relays."""
+        return self.folder / f"{who}.token"
+
+    async def renew_token(self, who: str) -> None:
+        """Replaces it, as the kubelet does. The old one stays good."""
+        assert self.api is not None
+        replace(self.token_of(who), (await self.api.token_for(who)).encode())
+
     def address(self, link: Link, face: str) -> str:
         if face == "grpc":
             return f"127.0.0.1:{link.port}"
@@ -105,9 +123,11 @@ class World:
         if self.secret is not None:
             paths = self.secret.paths
             flags += [f"--tls-cert-path={paths.cert}", f"--tls-key-path={paths.key}"]
-            flags += [f"--tls-client-ca-path={paths.client_ca}"]
+            if not self.scenario.api:
+                flags += [f"--tls-client-ca-path={paths.client_ca}"]
         if self.policy is not None:
-            flags += [f"--policy-path={self.policy.path}", "--anonymous=none"]
+            anonymous = "read" if self.scenario.api else "none"
+            flags += [f"--policy-path={self.policy.path}", f"--anonymous={anonymous}"]
         if self.disk is not None:
             path = self.disk.folder / "registrations.db"
             flags += ["--registration-storage=sqlite", f"--sqlite-path={path}"]
@@ -115,6 +135,8 @@ class World:
             flags += self.table.flags(slot)
         if self.api is not None:
             flags += ["--pool-discovery=mcs", f"--kubeconfig={self.api.kubeconfig}"]
+            flags += [f"--token-audience={AUDIENCE}"]
+            flags += [f"--token-cluster=local={self.api.kubeconfig}"]
         return flags
 
 
@@ -141,8 +163,11 @@ def _add_tls(world: World) -> None:
     authority = ca.cert_pem.bytes()
     world.secret = Secret(world.folder / "tls", a_pair(ca), authority)
     (world.folder / "ca.pem").write_bytes(authority)
-    world.policy = Policy(world.folder / "policy.toml", _all_pools(), CLUSTERS)
+    identity = by_token if world.scenario.api else by_certificate
+    world.policy = Policy(world.folder / "policy.toml", _all_pools(), CLUSTERS, identity)
     world.tls = _certified(world, READER)
+    if world.scenario.api:
+        world.tls = TlsSettings(world.tls.ca_path)
 
 
 def _certified(world: World, name: str) -> TlsSettings:
@@ -151,6 +176,16 @@ def _certified(world: World, name: str) -> TlsSettings:
     (folder := world.folder / name).mkdir()
     cert, key = leaf_files(folder, world.ca.issue_cert(name))
     return TlsSettings(world.folder / "ca.pem", cert, key)
+
+
+async def _identified(world: World, who: str) -> TlsSettings | None:
+    """What the relays of a pool show, or the intruder does."""
+    if world.policy is None:
+        return None
+    if world.api is None:
+        return _certified(world, certified_name(who))
+    await world.renew_token(who)
+    return TlsSettings(world.folder / "ca.pem", token_path=world.token_of(who))
 
 
 async def _add_backends(world: World) -> None:
@@ -193,7 +228,7 @@ def _all_pools() -> list[str]:
 async def _add_lives(world: World) -> None:
     for number, pool in enumerate(_pool_names()):
         speakers = []
-        tls = None if world.policy is None else _certified(world, relay_name(pool))
+        tls = await _identified(world, pool)
         for relay in range(2 if number % 6 == 1 else 1):
             face = "rest" if number % 4 == 3 else "grpc"
             ways = await _ways(world, pool, face, number)
@@ -220,7 +255,7 @@ async def _add_relays(world: World) -> None:
             cluster=cluster_of(pool),
             pool=pool,
             ways=await _ways(world, pool, ("grpc", "rest")[number], number),
-            tls=None if world.policy is None else _certified(world, relay_name(pool)),
+            tls=await _identified(world, pool),
             model_server=model_server,
             history=world.history,
         )
@@ -257,9 +292,10 @@ async def _add_observers(world: World, seed: str) -> None:
     ]
     looks += [measure_server(slot, world.history, world.tls) for slot in world.slots]
     looks.append(measure_own(world.history))
-    if world.policy is not None:
-        tls = _certified(world, INTRUDER)
-        looks += [Intruder(slot, world.history, tls).intrude() for slot in world.slots]
+    if (tls := await _identified(world, INTRUDER)) is not None:
+        for slot in world.slots:
+            blind = world.api is None
+            looks.append(Intruder(slot, world.history, tls, blind=blind).intrude())
     tasks = [asyncio.create_task(look) for look in looks]
     world.stack.push_async_callback(_end, tasks)
 
