@@ -1,7 +1,8 @@
-"""Who may do what in a system with certificates: the policy, and an intruder who tries it.
+"""Who may do what: the policy, and an intruder who tries it.
 
-Each pool's relays have a certificate of their own, routers and observers another. The
-intruder may register and read in a cluster where nothing is, and reaches for the pools
+Each pool's relays have an identity of their own: a certificate, or the token of a service
+account. Routers and observers have certificates; where there are tokens everybody may read.
+The intruder may register and read in a cluster where nothing is, and reaches for the pools
 of the others, with their real lease ids: whatever else is broken, it must be refused.
 """
 
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
+from chaos.backends import NAMESPACE
 from chaos.history import History
 from chaos.relays import cluster_of, registration
 from chaos.slots import Slot
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceAsyncStub
 
 READER = "observer.routers.example"
-INTRUDER = "intruder.example"
+INTRUDER = "intruder"
 PAUSE_SECONDS = 0.5
 PATIENCE_SECONDS = 2.0
 NO_ANSWER = {
@@ -35,30 +37,48 @@ NO_ANSWER = {
 }
 
 
-def relay_name(pool: str) -> str:
+def certified_name(who: str) -> str:
     """The DNS name in the certificate of a pool's relays."""
-    return f"{pool}.relays.example"
+    return f"{who}.relays.example"
+
+
+def by_certificate(who: str) -> str:
+    """The identity of a pool's relays."""
+    return f"dns:{certified_name(who)}"
+
+
+def by_token(who: str) -> str:
+    """The same, of a service account of that name."""
+    return f"sa:local/{NAMESPACE}/{who}"
 
 
 class Policy:
     """A policy file that is rewritten while servers use it."""
 
-    def __init__(self, path: Path, pools: Sequence[str], clusters: Sequence[str]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        pools: Sequence[str],
+        clusters: Sequence[str],
+        identity: Callable[[str], str],
+    ) -> None:
         self.path = path
         self._pools = pools
         self._clusters = clusters
+        self._identity = identity
         self._versions = 0
         self.allow()
 
     def allow(self, *, but: Collection[str] = ()) -> None:
         """All relays may register, but for those of some pools."""
         self._versions += 1
-        relays = [f"dns:{relay_name(pool)}" for pool in self._pools if pool not in but]
+        relays = [self._identity(pool) for pool in self._pools if pool not in but]
+        intruder = [self._identity(INTRUDER)]
         rules = (
             _rule(relays, "register", self._clusters),
             _rule([f"dns:*.{READER.partition('.')[2]}"], "read", ["*"]),
-            _rule([f"dns:{INTRUDER}"], "register", ["nowhere"]),
-            _rule([f"dns:{INTRUDER}"], "read", ["nowhere"]),
+            _rule(intruder, "register", ["nowhere"]),
+            _rule(intruder, "read", ["nowhere"]),
         )
         replace(self.path, f"# {self._versions}\n{''.join(rules)}".encode())
 
@@ -76,18 +96,21 @@ def _rule(identities: Sequence[str], may: str, clusters: Sequence[str]) -> str:
 class Intruder:
     """Tries one thing after the other at one slot."""
 
-    def __init__(self, slot: Slot, history: History, tls: TlsSettings) -> None:
+    def __init__(self, slot: Slot, history: History, tls: TlsSettings, *, blind: bool) -> None:
+        """`blind`: it may read nothing that there is."""
         self._slot = slot
         self._history = history
         self._tls = ClientTls(tls)
+        self._tries = [self._register, self._withdraw, self._renew]
+        if blind:
+            self._tries.append(self._list)
         self._next = 0
 
     async def intrude(self) -> None:
         """Until it is cancelled."""
-        tries = (self._register, self._withdraw, self._renew, self._list)
         while True:
             async with open_channel(f"127.0.0.1:{self._slot.grpc_port}", self._tls) as channel:
-                await self._try(tries[self._next % len(tries)], open_stub(channel))
+                await self._try(self._tries[self._next % len(self._tries)], open_stub(channel))
             self._next += 1
             await asyncio.sleep(PAUSE_SECONDS)
 

@@ -4,22 +4,30 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+
+import aiohttp
 
 from chaos.links import Link, a_link
 from global_discovery.domain.clock import SystemClock
 from global_discovery.storage.dynamodb.table import create_table
 from support import dynamodb_server
+from support.access import AUDIENCE, a_token
 from support.dynamodb_server import REGION, DynamoDBServer
 from support.fake_kube_api import FakeKubeApi, fake_kube_api
-from support.kube_apiserver import ControlPlane, a_control_plane
-from support.kube_objects import Object, a_namespace
-from support.manifests import rendered
+from support.kube_apiserver import PATIENCE_SECONDS, ControlPlane, Refused, a_control_plane
+from support.kube_objects import Object, a_namespace, collection
+from support.manifests import composed, rendered
 
 DISK_MIB = 4
 _ACCOUNT = "global-discovery"
+NAMESPACE = "llm"
+"""Of all pools, and of their service accounts."""
+TOKEN_SECONDS = 7 * 86_400
+"""Far longer than a wall clock is stepped."""
 
 
 class Disk:
@@ -102,7 +110,13 @@ class Api(Protocol):
 
     async def restart(self) -> None: ...
 
-    async def rotate_token(self) -> None: ...
+    async def rotate_token(self) -> None:
+        """Of whoever watches slices."""
+        ...
+
+    async def token_for(self, account: str) -> str:
+        """Another token of a service account in the namespace of the pools."""
+        ...
 
 
 class FakeApi:
@@ -112,7 +126,7 @@ class FakeApi:
         self.link = link
         self._api = api
         self._folder = folder
-        self._tokens = 0
+        self._tokens = self._granted = 0
         link.lead_to(api.port)
         port, api.port = api.port, link.port
         self.kubeconfig = api.kubeconfig(folder, tokenFile=str(folder / "token"))
@@ -134,6 +148,16 @@ class FakeApi:
         self._new_token()
         self._api.reset_watches()
 
+    async def token_for(self, account: str) -> str:
+        self._granted += 1
+        token = a_token(
+            sub=f"system:serviceaccount:{NAMESPACE}:{account}",
+            exp=time.time() + TOKEN_SECONDS,
+            jti=f"{self._granted}",
+        )
+        self._api.tokens[token] = f"system:serviceaccount:{NAMESPACE}:{account}"
+        return token
+
     def _new_token(self) -> None:
         self._tokens += 1
         fresh = self._folder / "token.new"
@@ -151,6 +175,7 @@ class RealApi:
         self._plane = plane
         self._tokens = ["token-1"]
         self._token = token
+        self._accounts: set[str] = set()
         link.lead_to(plane.port)
 
     async def put(self, item: Object) -> None:
@@ -168,6 +193,35 @@ class RealApi:
         await self._plane.revoke_token(_ACCOUNT, name=name, token=old)
         self.link.cut()
 
+    async def token_for(self, account: str) -> str:
+        """As the kubelet asks for one."""
+        accounts = collection(api_version="v1", kind="ServiceAccount", namespace=NAMESPACE)
+        if account not in self._accounts:
+            self._accounts.add(account)
+            await self._plane.create(
+                {
+                    "apiVersion": "v1",
+                    "kind": "ServiceAccount",
+                    "metadata": {"name": account, "namespace": NAMESPACE},
+                }
+            )
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"audiences": [AUDIENCE], "expirationSeconds": TOKEN_SECONDS},
+        }
+        granted = await self._called("POST", f"{accounts}/{account}/token", request)
+        return str(granted["status"]["token"])
+
+    async def _called(self, method: str, path: str, body: Object) -> Any:
+        """Again and again while it restarts."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                try:
+                    return await self._plane.call(method, path, body)
+                except (aiohttp.ClientError, Refused):
+                    await asyncio.sleep(0.2)
+
 
 @contextlib.asynccontextmanager
 async def an_api(folder: Path) -> AsyncIterator[Api]:
@@ -179,9 +233,13 @@ async def an_api(folder: Path) -> AsyncIterator[Api]:
             yield FakeApi(fake, link, folder)
             return
         plane = await stack.enter_async_context(a_control_plane(folder))
-        await plane.create(a_namespace("llm"))
+        await plane.create(a_namespace(NAMESPACE))
         for item in rendered("karmada-hub"):
             await plane.apply(item)
+        (folder / "access").mkdir()
+        for item in composed(folder / "access", "overlays/registrations", "access"):
+            if item["kind"].startswith("ClusterRole"):
+                await plane.apply(item)
         token = await plane.grant_token(_ACCOUNT, _ACCOUNT, name="token-1")
         kubeconfig = plane.kubeconfig("service", token=token, port=link.port)
         yield RealApi(plane, link, kubeconfig, token)

@@ -91,6 +91,18 @@ class Offer(NamedTuple):
     pools: frozenset[str]
 
 
+class Restart(NamedTuple):
+    """A router that was stopped and began anew with nothing but its file."""
+
+    router: str
+    at: float
+    exact: bool
+    before: frozenset[str]
+    """What it offered when it had stopped."""
+    after: frozenset[str]
+    """What it offers before any server can have answered."""
+
+
 @dataclass
 class Window:
     """A fault and whom it was done to; `ended` is infinite while it lasts."""
@@ -148,12 +160,15 @@ class History:
     listings: list[Listing] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
     offers: list[Offer] = field(default_factory=list)
+    restarts: list[Restart] = field(default_factory=list)
     windows: list[Window] = field(default_factory=list)
     deaf: list[Deaf] = field(default_factory=list)
     lags: list[tuple[float, float]] = field(default_factory=list)
     """When this program ran late, and by how much."""
     server_lags: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     """The same of each slot's server, in the order of time."""
+    slices_bound: float = 0.0
+    """What marks tell of slices, where there are some; in seconds."""
     intrusions: int = 0
     """How often the intruder was answered."""
     broken: list[str] = field(default_factory=list)

@@ -10,7 +10,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from chaos.history import POLICY_SECONDS, REFUSALS, TORN, Call, History, Listing, Told, Withdrawal
+from chaos.history import (
+    POLICY_SECONDS,
+    REFUSALS,
+    TORN,
+    Call,
+    History,
+    Listing,
+    Restart,
+    Told,
+    Withdrawal,
+)
 from chaos.leases import Span, certain, possible
 
 LAPSE_SECONDS = 1.0
@@ -48,6 +58,8 @@ class Judge:
         self._history = history
         self._idle = idle
         self._slots = sorted({call.slot for call in history.calls})
+        self._bound = max((listing.bound for listing in history.listings), default=1.0)
+        self._carried = max(self._bound, history.slices_bound)
         self._pools = sorted({call.pool for call in history.calls} - unjudged)
         self._certain = {pool: certain(history, pool) for pool in self._pools}
         self._calls: dict[str, list[Call]] = {pool: [] for pool in self._pools}
@@ -235,6 +247,8 @@ class Judge:
     # -- routers ---------------------------------------------------------------
 
     def _judge_routers(self) -> None:
+        for restart in self._history.restarts:
+            self._judge_restart(restart)
         for router in sorted({offer.router for offer in self._history.offers}):
             offers = [offer for offer in self._history.offers if offer.router == router]
             for pool in self._pools:
@@ -243,6 +257,17 @@ class Judge:
             for offer in offers:
                 if offer.exact:
                     self._drops_the_dead(router, offer.at, offer.pools)
+
+    def _judge_restart(self, restart: Restart) -> None:
+        self._verdict.judged["routers that begin with their file"] += 1
+        differ = sorted(restart.before ^ restart.after)
+        if differ or restart.exact:
+            told = "is exact" if restart.exact else f"has lost or gained {differ}"
+            self._breach(
+                "a router begins with what it knew, and calls it an estimate",
+                restart.router,
+                f"{restart.router}, which began anew at {restart.at:.3f}, {told}",
+            )
 
     def _kept(
         self, router: str, offers: Sequence[tuple[float, bool]], pool: str, span: Span
@@ -275,20 +300,34 @@ class Judge:
         return since
 
     def _drops_the_dead(self, router: str, at: float, pools: frozenset[str]) -> None:
-        """An exact router offers nothing that was dead for longer than a stream may be."""
+        """An exact router offers nothing that was dead for longer than a stream may be.
+
+        What another process told than the one whose mark is exact it may carry besides,
+        until it was told longer ago than that mark's bound.
+        """
         since = at - DEAD_INTERVALS * self._idle - TRANSIT_SECONDS - self._delay(router, at)
         late = LAPSE_SECONDS + SLACK_SECONDS + self._history.lag(since, at, *self._slots)
         for pool in pools & self._certain.keys():
             self._verdict.judged["pools that an exact router must know alive"] += 1
-            bound = max((listing.bound for listing in self._history.listings), default=1.0)
-            lasts = [_last(self._listable(pool, slot, bound), at) for slot in self._slots]
-            if all(last is None or last.ends + late < since for last in lasts):
+            lasts = [_last(self._listable(pool, slot, self._bound), at) for slot in self._slots]
+            begins = min((last.begins for last in lasts if last), default=at)
+            ends = max((last.ends for last in lasts if last), default=float("-inf"))
+            carried = self._carried if self._another_process(begins, at) else 0.0
+            if ends + late + carried < since:
                 self._breach(
                     "an exact router drops what is gone",
                     pool,
                     f"{router}, exact, offers {pool} at {at:.3f}, and no server can have listed it "
-                    f"since {max((last.ends for last in lasts if last), default=0):.3f}",
+                    f"since {ends:.3f}",
                 )
+
+    def _another_process(self, since: float, until: float) -> bool:
+        """Whether what a process told since then may be ended by another one's mark."""
+        return len(self._slots) > 1 or any(
+            deaf.restart and deaf.heard_until > float("-inf")
+            for deaf in self._history.deaf
+            if deaf.gone_by < until and deaf.back_by > since
+        )
 
     def _delay(self, router: str, at: float) -> float:
         windows = self._history.done_to(f"router:{router}", at - 10, at)

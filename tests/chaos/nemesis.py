@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager
 
 from chaos.history import POLICY_SECONDS, Window, now
 from chaos.links import THROTTLED, Link
+from chaos.relay_processes import RelayLife
 from chaos.slots import FAKETIME, Slot
 from chaos.world import FLAPPER, World, show
 from support.certificates import a_pair
@@ -167,12 +168,20 @@ class Nemesis:
         for kind in KINDS:
             offered.append((f"relays {kind}", self._broken_targets(kind, some)))
             offered.append((f"router {kind}", self._broken_targets(kind, router)))
+        offered.append(("router restart", self._router_restarted(router[0])))
+        relay = chance.choice(self._world.relays)
+        offered += [
+            ("relay killed", self._relay_ended(relay, signal.SIGKILL)),
+            ("relay stopped", self._relay_ended(relay, signal.SIGTERM)),
+        ]
         offered.append(("all relays swallow", self._broken_targets("swallow", relays)))
         if self._world.secret is not None:
             offered.append(("certificate", self._certificate()))
         if self._world.policy is not None:
             narrowed = chance.choice(relays).partition(":")[2]
             offered += [("policy", self._policy()), ("narrowed", self._narrowed(narrowed))]
+        if self._world.api is not None:
+            offered.append(("tokens", self._tokens([name.partition(":")[2] for name in some])))
         return offered
 
     def _broken_targets(self, kind: str, targets: list[str]) -> AbstractAsyncContextManager[None]:
@@ -191,6 +200,33 @@ class Nemesis:
             finally:
                 for link in links:
                     _heal(link)
+
+    @contextlib.asynccontextmanager
+    async def _router_restarted(self, target: str) -> AsyncIterator[None]:
+        (router,) = (each for each in self._world.routers if target == f"router:{each.name}")
+        with self._noted("restart", target):
+            await router.stop()
+            try:
+                yield
+            finally:
+                await router.begin_anew()
+
+    @contextlib.asynccontextmanager
+    async def _tokens(self, pools: list[str]) -> AsyncIterator[None]:
+        """The tokens of some relays are replaced: nobody may notice."""
+        with self._noted("tokens", *(f"token:{pool}" for pool in pools)):
+            for pool in pools:
+                await self._world.renew_token(pool)
+            yield
+
+    @contextlib.asynccontextmanager
+    async def _relay_ended(self, relay: RelayLife, number: signal.Signals) -> AsyncIterator[None]:
+        with self._noted(f"relay {number.name}", relay.pool):
+            await relay.stop(number)
+            try:
+                yield
+            finally:
+                await relay.start()
 
     @contextlib.asynccontextmanager
     async def _certificate(self) -> AsyncIterator[None]:

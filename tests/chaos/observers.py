@@ -10,13 +10,13 @@ import asyncio
 import contextlib
 import random
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import aiohttp
 import grpc
 
-from chaos.history import History, Listing, Offer, Told, now
+from chaos.history import History, Listing, Offer, Restart, Told, now
 from chaos.relays import FAULTS, shown_version
 from chaos.slots import Slot
 from chaos.trust import rest_trust
@@ -93,6 +93,7 @@ class SlotObserver:
                 self._failed("a list", failure.code, str(failure))
             else:
                 mark = listing.mark
+                self._history.slices_bound = max(self._history.slices_bound, mark.slices_bound_secs)
                 pools = {pool.key.dgd_name: shown_version(pool) for pool in listing.entries}
                 exact = mark.completeness == pool_pb2.COMPLETENESS_EXACT
                 self._history.listings.append(
@@ -194,21 +195,44 @@ class SlotObserver:
 
 
 class RouterObserver:
-    """One router: the client library's cache over links of its own."""
+    """One router: the client library's cache over links of its own, and with a file of its own."""
 
-    def __init__(self, name: str, cache: PoolCache, history: History) -> None:
+    def __init__(self, name: str, make: Callable[[], PoolCache], history: History) -> None:
+        """`make` gives a cache that was not entered yet, always with the same file."""
         self.name = name
-        self.cache = cache
+        self.cache = make()
+        self._make = make
         self._history = history
+        self._looks: list[asyncio.Task[None]] = []
 
     def offered(self) -> frozenset[str]:
         return frozenset(pool.key.dgd_name for pool in self.cache.pools())
 
-    async def look(self) -> None:
-        """Until it is cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._at_each_change())
-            group.create_task(self._now_and_then())
+    async def start(self) -> None:
+        """It begins, and is looked at all the while."""
+        await self.cache.__aenter__()
+        self._looks = [
+            asyncio.create_task(self._at_each_change()),
+            asyncio.create_task(self._now_and_then()),
+        ]
+
+    async def stop(self) -> None:
+        """It ends in order. What an observer died of is raised: it saw nothing any more."""
+        looks, self._looks = self._looks, []
+        for look in looks:
+            look.cancel()
+        await asyncio.gather(*looks, return_exceptions=True)
+        await self.cache.__aexit__(None, None, None)
+        for look in looks:
+            if not look.cancelled():
+                look.result()
+
+    async def begin_anew(self) -> None:
+        """After a stop: another one in its place, with nothing but its file."""
+        before, self.cache = self.offered(), self._make()
+        await self.start()
+        restart = Restart(self.name, now(), self.cache.state.exact, before, self.offered())
+        self._history.restarts.append(restart)
 
     async def _at_each_change(self) -> None:
         async for _ in self.cache.changes():

@@ -21,8 +21,9 @@ from global_discovery.client import CallFailed, list_pools
 from global_discovery.v1 import pool_pb2
 from support.certificates import client_context, served_serial
 
-CONVERGE_SECONDS = 90.0
-"""All pauses of relays and routers, a start, leases with all extensions; and as much again."""
+CONVERGE_SECONDS = 100.0
+"""All pauses of relays and routers, a start, leases with all extensions; and as much again. A
+router carries for 90 s, the bound of slices, what a server told that ended then."""
 
 
 class Ran(NamedTuple):
@@ -67,6 +68,7 @@ async def ran(name: str, *, seed: str, seconds: float, command: Sequence[str] = 
 async def _converge(world: World) -> None:
     """Every server and every router comes to tell what is, or that is a breach."""
     alive = frozenset(life.pool for life in world.lives if life.alive)
+    alive |= {relay.pool for relay in world.relays}
     async with asyncio.TaskGroup() as group:
         for slot in world.slots:
             group.create_task(_slot_agrees(world, slot, alive))

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from chaos.history import Deaf, History, now
 from chaos.links import Link
+from global_discovery.cli.ending import FAILED, MISUSED
 from global_discovery.domain.events import Event
 from support.serve_process import LOOPBACK, ServeProcess, clean_environment, started
 
@@ -94,10 +95,10 @@ class Slot:
             link.lead_to(self.port(face))
 
     async def _begin(self) -> ServeProcess | None:
-        """A process that has written its first line; None when it was right to refuse to start.
+        """A process that takes calls, or ended before; None when it was right to refuse to start.
 
         That is while the files of TLS do not match, or the policy is none: it says so in a
-        sentence, and exits.
+        sentence and exits with 2, or with 1 where that became so while it started.
         """
         self._life = contextlib.AsyncExitStack()
         environment = clean_environment(**self._faked(), **self.variables)
@@ -106,14 +107,17 @@ class Slot:
         )
         spawned = now()
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while not process.lines and process.process.returncode is None:  # noqa: ASYNC110 - its log
+            while process.process.returncode is None and not _says(process, Event.READY.value):  # noqa: ASYNC110 - its log
                 await asyncio.sleep(LOG_POLL_SECONDS)
-        for target, flag in (("tls", "--tls-"), ("policy", "--policy-path")):
-            refused = any(flag in line and line[0] != "{" for line in process.lines[:1])
-            if refused and any(self._history.done_to(target, spawned, now())):
+        if process.process.returncode is not None and self._may_refuse(spawned):
+            status = await process.ended()
+            if status == MISUSED or (status == FAILED and _says(process, "cannot_start")):
                 await self._life.aclose()
                 return None
         return process
+
+    def _may_refuse(self, since: float) -> bool:
+        return any(any(self._history.done_to(what, since, now())) for what in ("tls", "policy"))
 
     async def stop(self, number: signal.Signals) -> None:
         """Ends the process with SIGTERM or SIGKILL, and looks how it ended."""
@@ -219,6 +223,10 @@ class Slot:
 
     def _broken(self, sentence: str) -> None:
         self._history.broken.append(f"{self.name}: {sentence}")
+
+
+def _says(process: ServeProcess, event: str) -> bool:
+    return any(f'"event": "{event}"' in line for line in process.lines)
 
 
 async def _ended(task: "asyncio.Task[None]") -> None:

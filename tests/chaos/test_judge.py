@@ -13,6 +13,7 @@ from chaos.history import (
     History,
     Listing,
     Offer,
+    Restart,
     Terms,
     Told,
     Window,
@@ -249,6 +250,20 @@ def test_a_router_that_has_a_live_pool_keeps_it() -> None:
     assert breaches(history) == []  # it may not have heard of its return yet
 
 
+def test_a_router_begins_with_all_that_it_knew_as_an_estimate() -> None:
+    def restarted(*after: str, exact: bool = False) -> History:
+        history = a_history([])
+        known = frozenset({"p", "q"})
+        history.restarts = [Restart("r", 100.0, exact, known, frozenset(after))]
+        return history
+
+    broken = ["a router begins with what it knew, and calls it an estimate"]
+    assert breaches(restarted("p", "q")) == []
+    assert breaches(restarted("p")) == broken
+    assert breaches(restarted("p", "q", "s")) == broken
+    assert breaches(restarted("p", "q", exact=True)) == broken
+
+
 def test_an_exact_router_offers_nothing_that_is_long_gone() -> None:
     history = a_history(beats(100, 105))
     history.offers = [Offer("r", 113.4, True, frozenset({"p"}))]
@@ -256,6 +271,23 @@ def test_an_exact_router_offers_nothing_that_is_long_gone() -> None:
     history.offers = [Offer("r", 113.6, False, frozenset({"p"}))]
     assert breaches(history) == []
     history.offers = [Offer("r", 113.6, True, frozenset({"p"}))]
+    assert breaches(history) == ["an exact router drops what is gone"]
+
+
+@pytest.mark.parametrize("bound", [0.0, 90.0])
+def test_a_router_may_carry_what_a_process_told_that_is_no_more(bound: float) -> None:
+    history = a_history(beats(100, 105))
+    history.slices_bound = bound
+    history.deaf = [Deaf("slot-0", float("-inf"), 99, 99, 99, restart=True)]
+    history.offers = [Offer("r", 113.6, True, frozenset({"p"}))]
+    assert breaches(history) == ["an exact router drops what is gone"]
+    history.deaf.append(Deaf("slot-0", 120, 120, 121, 121, restart=True))
+    assert breaches(history) == ["an exact router drops what is gone"]  # it was still the same
+    history.deaf.append(Deaf("slot-0", 104, 104, 104.5, 104.5, restart=True))
+    carried = max(bound, 1.0)
+    history.offers = [Offer("r", 113.4 + carried, True, frozenset({"p"}))]
+    assert breaches(history) == []
+    history.offers = [Offer("r", 113.6 + carried, True, frozenset({"p"}))]
     assert breaches(history) == ["an exact router drops what is gone"]
 
 

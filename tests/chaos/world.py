@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,21 +11,34 @@ from typing import NamedTuple
 
 import trustme
 
-from chaos.access import INTRUDER, READER, Intruder, Policy, relay_name
+from chaos.access import (
+    INTRUDER,
+    READER,
+    Intruder,
+    Policy,
+    by_certificate,
+    by_token,
+    certified_name,
+)
 from chaos.backends import Api, Disk, Table, a_disk, a_table, an_api
 from chaos.history import History, Terms
 from chaos.lateness import measure_own, measure_server
 from chaos.links import Link, a_link
 from chaos.observers import Positions, RouterObserver, SlotObserver
+from chaos.relay_processes import RelayLife
 from chaos.relays import CLUSTERS, PoolLife, Speaker, cluster_of
 from chaos.slots import Slot
 from global_discovery.client import PoolCache, TlsSettings
-from support.certificates import Secret, a_pair, leaf_files
+from support.access import AUDIENCE
+from support.certificates import Secret, a_pair, leaf_files, replace
+from support.openai_server import openai_server
 from support.serve_process import COMMAND
 from support.slices_of import mcs_slice
 
 ROUTERS = ("router-grpc", "router-mixed", "router-rest")
 STEADY, RESTLESS = 12, 12
+RELAYED = ("relayed-0", "relayed-1")
+"""Pools whose relays are processes of their own, over gRPC and over REST."""
 FLAPPER = "restless-0"
 """With an API server: the pool whose slices change all the while."""
 
@@ -42,7 +56,7 @@ SCENARIOS = {
     "memory": Scenario(1, Terms(3, 1, shared=False), tls=True),
     "sqlite": Scenario(1, Terms(3, 1, shared=False, file=True)),
     "dynamodb": Scenario(3, Terms(6, 2, shared=True), tls=True),
-    "mcs": Scenario(1, Terms(3, 1, shared=False), api=True),
+    "mcs": Scenario(1, Terms(3, 1, shared=False), tls=True, api=True),
 }
 
 
@@ -56,6 +70,7 @@ class World:
     stack: contextlib.AsyncExitStack
     slots: list[Slot] = field(default_factory=list)
     lives: list[PoolLife] = field(default_factory=list)
+    relays: list[RelayLife] = field(default_factory=list)
     routers: list[RouterObserver] = field(default_factory=list)
     links: dict[str, list[Link]] = field(default_factory=dict)
     """By the target that a fault of theirs is done to: `relay:<pool>`, `router:<name>`."""
@@ -65,7 +80,7 @@ class World:
     ca: trustme.CA | None = None
     secret: Secret | None = None
     policy: Policy | None = None
-    """Where callers have certificates: who may do what."""
+    """Where callers have certificates or tokens: who may do what."""
     tls: TlsSettings | None = None
     """Of whoever reads."""
     positions: Positions = field(init=False)
@@ -85,6 +100,15 @@ class World:
         self.links.setdefault(target, []).append(link)
         return link
 
+    def token_of(self, who: str) -> Path:
+        """The file with the token of a pool's relays."""
+        return self.folder / f"{who}.token"
+
+    async def renew_token(self, who: str) -> None:
+        """Replaces it, as the kubelet does. The old one stays good."""
+        assert self.api is not None
+        replace(self.token_of(who), (await self.api.token_for(who)).encode())
+
     def address(self, link: Link, face: str) -> str:
         if face == "grpc":
             return f"127.0.0.1:{link.port}"
@@ -99,9 +123,11 @@ class World:
         if self.secret is not None:
             paths = self.secret.paths
             flags += [f"--tls-cert-path={paths.cert}", f"--tls-key-path={paths.key}"]
-            flags += [f"--tls-client-ca-path={paths.client_ca}"]
+            if not self.scenario.api:
+                flags += [f"--tls-client-ca-path={paths.client_ca}"]
         if self.policy is not None:
-            flags += [f"--policy-path={self.policy.path}", "--anonymous=none"]
+            anonymous = "read" if self.scenario.api else "none"
+            flags += [f"--policy-path={self.policy.path}", f"--anonymous={anonymous}"]
         if self.disk is not None:
             path = self.disk.folder / "registrations.db"
             flags += ["--registration-storage=sqlite", f"--sqlite-path={path}"]
@@ -109,6 +135,8 @@ class World:
             flags += self.table.flags(slot)
         if self.api is not None:
             flags += ["--pool-discovery=mcs", f"--kubeconfig={self.api.kubeconfig}"]
+            flags += [f"--token-audience={AUDIENCE}"]
+            flags += [f"--token-cluster=local={self.api.kubeconfig}"]
         return flags
 
 
@@ -124,6 +152,7 @@ async def a_world(
         await _add_backends(world)
         await _add_slots(world, command or COMMAND)
         await _add_lives(world)
+        await _add_relays(world)
         await _add_routers(world)
         await _add_observers(world, seed)
         yield world
@@ -134,8 +163,11 @@ def _add_tls(world: World) -> None:
     authority = ca.cert_pem.bytes()
     world.secret = Secret(world.folder / "tls", a_pair(ca), authority)
     (world.folder / "ca.pem").write_bytes(authority)
-    world.policy = Policy(world.folder / "policy.toml", _pool_names(), CLUSTERS)
+    identity = by_token if world.scenario.api else by_certificate
+    world.policy = Policy(world.folder / "policy.toml", _all_pools(), CLUSTERS, identity)
     world.tls = _certified(world, READER)
+    if world.scenario.api:
+        world.tls = TlsSettings(world.tls.ca_path)
 
 
 def _certified(world: World, name: str) -> TlsSettings:
@@ -144,6 +176,16 @@ def _certified(world: World, name: str) -> TlsSettings:
     (folder := world.folder / name).mkdir()
     cert, key = leaf_files(folder, world.ca.issue_cert(name))
     return TlsSettings(world.folder / "ca.pem", cert, key)
+
+
+async def _identified(world: World, who: str) -> TlsSettings | None:
+    """What the relays of a pool show, or the intruder does."""
+    if world.policy is None:
+        return None
+    if world.api is None:
+        return _certified(world, certified_name(who))
+    await world.renew_token(who)
+    return TlsSettings(world.folder / "ca.pem", token_path=world.token_of(who))
 
 
 async def _add_backends(world: World) -> None:
@@ -155,7 +197,7 @@ async def _add_backends(world: World) -> None:
     if world.scenario.api:
         (folder := world.folder / "api").mkdir()
         world.api = await world.stack.enter_async_context(an_api(folder))
-        for name in _pool_names():
+        for name in _all_pools():
             await show(world.api, name)
 
 
@@ -179,21 +221,47 @@ def _pool_names() -> list[str]:
     return [*steady, *(f"restless-{number}" for number in range(RESTLESS))]
 
 
+def _all_pools() -> list[str]:
+    return [*_pool_names(), *RELAYED]
+
+
 async def _add_lives(world: World) -> None:
     for number, pool in enumerate(_pool_names()):
         speakers = []
-        tls = None if world.policy is None else _certified(world, relay_name(pool))
+        tls = await _identified(world, pool)
         for relay in range(2 if number % 6 == 1 else 1):
             face = "rest" if number % 4 == 3 else "grpc"
-            ways = {}
-            shift = number % len(world.slots)
-            for slot in world.slots[shift:] + world.slots[:shift]:
-                link = await world.link(f"relay:{pool}", slot, face)
-                ways[slot.name] = (world.address(link, face), link)
+            ways = await _ways(world, pool, face, number)
             speakers.append(Speaker(pool, f"{pool}-{relay}", ways, tls))
         steady = pool.startswith("steady")
         cluster = cluster_of(pool)
         world.lives.append(PoolLife(cluster, pool, speakers, world.history, steady))
+
+
+async def _ways(world: World, pool: str, face: str, number: int) -> dict[str, tuple[str, Link]]:
+    """To each slot, another one first for each relay."""
+    ways = {}
+    shift = number % len(world.slots)
+    for slot in world.slots[shift:] + world.slots[:shift]:
+        link = await world.link(f"relay:{pool}", slot, face)
+        ways[slot.name] = (world.address(link, face), link)
+    return ways
+
+
+async def _add_relays(world: World) -> None:
+    model_server = await world.stack.enter_async_context(openai_server("model-0"))
+    for number, pool in enumerate(RELAYED):
+        relay = RelayLife(
+            cluster=cluster_of(pool),
+            pool=pool,
+            ways=await _ways(world, pool, ("grpc", "rest")[number], number),
+            tls=await _identified(world, pool),
+            model_server=model_server,
+            history=world.history,
+        )
+        await relay.start()
+        world.stack.push_async_callback(relay.stop, signal.SIGTERM)
+        world.relays.append(relay)
 
 
 async def _add_routers(world: World) -> None:
@@ -204,9 +272,17 @@ async def _add_routers(world: World) -> None:
             for face in faces:
                 link = await world.link(f"router:{name}", slot, face)
                 servers.append(world.address(link, face))
-        cache = PoolCache(servers, tls=world.tls, idle_seconds=1, poll_seconds=1)
-        await world.stack.enter_async_context(cache)
-        world.routers.append(RouterObserver(name, cache, world.history))
+        router = RouterObserver(name, _router_over(world, servers, name), world.history)
+        await router.start()
+        world.stack.push_async_callback(router.stop)
+        world.routers.append(router)
+
+
+def _router_over(world: World, servers: Sequence[str], name: str) -> Callable[[], PoolCache]:
+    saved = world.folder / f"{name}.view"
+    return lambda: PoolCache(
+        servers, tls=world.tls, saved_view=saved, idle_seconds=1, poll_seconds=1
+    )
 
 
 async def _add_observers(world: World, seed: str) -> None:
@@ -214,12 +290,12 @@ async def _add_observers(world: World, seed: str) -> None:
         SlotObserver(slot, world.history, world.positions, world.tls, seed).look()
         for slot in world.slots
     ]
-    looks += [router.look() for router in world.routers]
     looks += [measure_server(slot, world.history, world.tls) for slot in world.slots]
     looks.append(measure_own(world.history))
-    if world.policy is not None:
-        tls = _certified(world, INTRUDER)
-        looks += [Intruder(slot, world.history, tls).intrude() for slot in world.slots]
+    if (tls := await _identified(world, INTRUDER)) is not None:
+        for slot in world.slots:
+            blind = world.api is None
+            looks.append(Intruder(slot, world.history, tls, blind=blind).intrude())
     tasks = [asyncio.create_task(look) for look in looks]
     world.stack.push_async_callback(_end, tasks)
 

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 SERVE = Path(broken_serve.__file__)
 SECONDS = 20.0
-KILLED, SUSPENDED, NARROWED = "1", "2", "148"
+KILLED, SUSPENDED, NARROWED = "1", "2", "140"
 """Seeds under which, in that time, a server is killed, one is suspended for two leases, and a
 relay may register no more while no server begins anew."""
 

@@ -67,6 +67,8 @@ class FakeKubeApi:
         self.asked: list[Asked] = []
         self.bearer: str | None = None
         """When set, requests without it get 401."""
+        self.tokens: dict[str, str] = {}
+        """Users by the tokens that a TokenReview calls good, for whatever audience it asks."""
         self.port = 0
         self.scheme = "http"
         self.hung_up = asyncio.Event()
@@ -197,6 +199,17 @@ class FakeKubeApi:
         if asked.verb == "watch":
             return await self._watch(request, asked, collection, matches)
         return self._list(asked, collection, matches)
+
+    async def review(self, request: web.Request) -> web.StreamResponse:
+        """TokenReview (authentication.k8s.io/v1)."""
+        if self.bearer and request.headers.get("Authorization") != f"Bearer {self.bearer}":
+            return _plain(unauthorized())
+        spec = (await request.json())["spec"]
+        user = self.tokens.get(spec["token"])
+        told: dict[str, Any] = {"authenticated": user is not None}
+        if user is not None:
+            told |= {"user": {"username": user}, "audiences": spec["audiences"]}
+        return web.json_response({"kind": "TokenReview", "status": told}, status=201)
 
     async def _note(self, request: web.Request) -> Asked:
         params = dict(request.query)
@@ -345,6 +358,7 @@ async def fake_kube_api(
     for path in ("/{plural}", "/{plural}/{name}"):
         app.router.add_get(base + path, fake.answer)
         app.router.add_get(base + "/namespaces/{namespace}" + path, fake.answer)
+    app.router.add_post("/apis/authentication.k8s.io/v1/tokenreviews", fake.review)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     try:

@@ -31,10 +31,13 @@ class PolicyKeeper:
     """The policy of one file. Belongs to an event loop."""
 
     def __init__(self, path: Path, *, report: Report = ignore) -> None:
-        """Reads it; raises BadPolicy."""
+        """Reads it; raises BadPolicy, which names the file: it was in order a moment ago."""
         self._path = path
         self._report = report
-        self._content, self._policy = load(path)
+        try:
+            self._content, self._policy = load(path)
+        except BadPolicy as bad:
+            raise BadPolicy(f"{path}: {bad}") from None
         self._seen = self._content
         self._refusal: str | None = None
         self._rights: dict[str, Rights] = {}
