@@ -9,6 +9,9 @@ from typing import Any
 
 from global_discovery.cli.main import main
 from global_discovery.domain.completeness import Reason
+from global_discovery.domain.pool import PoolKey
+from global_discovery.serving.access.guard import Visit
+from global_discovery.serving.access.policy_file import PolicyKeeper
 from global_discovery.sources.registered.found_shares import FoundShares
 from global_discovery.sources.registered.registrations import Registrations
 from global_discovery.sources.registered.shares import Share
@@ -36,6 +39,14 @@ def forget_tombstones(_self: FoundShares, _withdrawn: Iterable[object], _now: fl
     """What was withdrawn at another server goes on here."""
 
 
+async def keep_the_policy(_self: PolicyKeeper) -> None:
+    """What it read at its start is in force for good."""
+
+
+def let_anybody_in(_self: Visit, _key: PoolKey) -> None:
+    """Whoever may register something may register everything."""
+
+
 _since = View.since
 
 
@@ -52,6 +63,8 @@ FAULTS: dict[str, tuple[type, str, Callable[..., Any]]] = {
     "always-exact": (Registrations, "_reasons", always_exact),
     "ignore-withdrawal": (Registrations, "withdraw", ignore_withdrawal),
     "forget-tombstones": (FoundShares, "withdraw", forget_tombstones),
+    "keep-the-policy": (PolicyKeeper, "look", keep_the_policy),
+    "let-anybody-in": (Visit, "register", let_anybody_in),
     "forget-a-change": (View, "since", forget_a_change),
 }
 

@@ -12,8 +12,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from global_discovery.serving.access.policy_file import LOOK_SECONDS
+
 TORN = -1
 """The version of a pool whose fields are of several versions."""
+
+POLICY_SECONDS = 2 * LOOK_SECONDS + 1.0
+"""Within this a server judges by another policy, unless it runs late."""
+REFUSALS = {"PERMISSION_DENIED", "UNAUTHENTICATED"}
+"""What a call is answered with that did nothing and will do nothing."""
 
 
 def now() -> float:
@@ -147,6 +154,8 @@ class History:
     """When this program ran late, and by how much."""
     server_lags: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     """The same of each slot's server, in the order of time."""
+    intrusions: int = 0
+    """How often the intruder was answered."""
     broken: list[str] = field(default_factory=list)
     """Promises whose breach was seen when it happened, as sentences."""
 

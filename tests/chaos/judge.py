@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from chaos.history import TORN, Call, History, Listing, Told, Withdrawal
+from chaos.history import POLICY_SECONDS, REFUSALS, TORN, Call, History, Listing, Told, Withdrawal
 from chaos.leases import Span, certain, possible
 
 LAPSE_SECONDS = 1.0
@@ -68,6 +68,8 @@ class Judge:
             self._judge_told(told)
         for withdrawal in self._history.withdrawals:
             self._judge_withdrawal(withdrawal)
+        for call in self._history.calls:
+            self._judge_rights(call)
         self._judge_routers()
         return self._verdict
 
@@ -196,6 +198,39 @@ class Judge:
             for call in self._calls[withdrawal.pool]
             if call.sent <= withdrawal.sent and call.ended > withdrawal.sent - 60
         )
+
+    # -- rights ----------------------------------------------------------------
+
+    def _judge_rights(self, call: Call) -> None:
+        """A relay is refused while the policy in force says so, and never else."""
+        target = f"policy:{call.pool}"
+        if call.error in REFUSALS:
+            late = self._in_force_after(call.slot, call.sent - POLICY_SECONDS, call.ended)
+            self._verdict.judged["refused calls"] += 1
+            if not any(self._history.done_to(target, call.sent - late, call.ended)):
+                self._breach(
+                    "a relay that may register is not refused",
+                    call.pool,
+                    f"{call.slot} answers {call.relay} with {call.error} at {call.ended:.3f}",
+                )
+        for window in self._history.done_to(target, call.sent, call.ended):
+            late = self._in_force_after(call.slot, window.began, call.ended)
+            if call.sent <= window.began + late or call.ended >= window.ended:
+                continue
+            self._verdict.judged["calls that must be refused"] += 1
+            if call.granted:
+                self._breach(
+                    "a policy is in force",
+                    call.pool,
+                    f"{call.slot} takes a call of {call.relay} at {call.sent:.3f}, which the "
+                    f"policy forbids since {window.began:.3f}",
+                )
+
+    def _in_force_after(self, slot: str, since: float, until: float) -> float:
+        """In seconds: it looks twice, and not while it is suspended."""
+        history = self._history
+        late = history.lag(since, until, slot) * 2
+        return POLICY_SECONDS + late + history.suspended(slot, since - POLICY_SECONDS, until)
 
     # -- routers ---------------------------------------------------------------
 

@@ -3,14 +3,15 @@
 *Certain*: from a good answer until one lease after the call was sent that was answered
 last, and longer where a sole server was surely deaf when the lease ran. *Possible*:
 whatever any call may have done, also one that was never answered and lay in a link that
-swallowed it, until its lease with all its extensions has surely ended.
+swallowed it, until its lease with all its extensions has surely ended. Only a call that
+was refused for want of a right did nothing.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from chaos.history import Call, Deaf, History, Withdrawal
+from chaos.history import REFUSALS, Call, Deaf, History, Withdrawal
 
 EXTENSIONS = 3
 UNANSWERED_SECONDS = 1.0
@@ -92,7 +93,7 @@ def possible(history: History, pool: str, slot: str, bound: float) -> list[Span]
     """When a server may list a pool, without the second that it has to see a lease's end."""
     spans = []
     for call in history.calls:
-        if call.pool == pool:
+        if call.pool == pool and call.error not in REFUSALS:
             took = _took_by(history, call)
             if history.terms.shared:
                 took = _read_by(history, slot, took, bound)

@@ -12,7 +12,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 
-from chaos.history import Window, now
+from chaos.history import POLICY_SECONDS, Window, now
 from chaos.links import THROTTLED, Link
 from chaos.slots import FAKETIME, Slot
 from chaos.world import FLAPPER, World, show
@@ -170,6 +170,9 @@ class Nemesis:
         offered.append(("all relays swallow", self._broken_targets("swallow", relays)))
         if self._world.secret is not None:
             offered.append(("certificate", self._certificate()))
+        if self._world.policy is not None:
+            narrowed = chance.choice(relays).partition(":")[2]
+            offered += [("policy", self._policy()), ("narrowed", self._narrowed(narrowed))]
         return offered
 
     def _broken_targets(self, kind: str, targets: list[str]) -> AbstractAsyncContextManager[None]:
@@ -203,6 +206,31 @@ class Nemesis:
                 yield
             finally:
                 world.secret.put(fresh, authority)
+
+    @contextlib.asynccontextmanager
+    async def _policy(self) -> AsyncIterator[None]:
+        """Rewritten, with something between that no server may take: nobody must notice."""
+        policy = self._world.policy
+        assert policy is not None
+        with self._noted("policy", "policy"):
+            policy.garble()
+            try:
+                yield
+            finally:
+                policy.allow()
+
+    @contextlib.asynccontextmanager
+    async def _narrowed(self, pool: str) -> AsyncIterator[None]:
+        """One pool's relays may register no more, for a while after that must be in force."""
+        policy = self._world.policy
+        assert policy is not None
+        with self._noted("narrowed", f"policy:{pool}"):
+            policy.allow(but=[pool])
+            try:
+                await asyncio.sleep(POLICY_SECONDS)
+                yield
+            finally:
+                policy.allow()
 
 
 def _break(link: Link, kind: str) -> None:

@@ -19,6 +19,7 @@ from global_discovery.client.rest_registration import Granted
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
 
+CLUSTERS = ("rome", "oslo")
 FAULTS = {"INTERNAL", "UNKNOWN", "DATA_LOSS", "UNIMPLEMENTED", "INVALID_ARGUMENT"}
 """Codes that no fault of a network, a store or a process may lead to."""
 
@@ -111,6 +112,11 @@ class Beat(PoolHeartbeat):
         ):
             told = f"{slot} refuses a lease of {self._speaker.relay} that nobody withdrew"
             self._history.broken.append(told)
+
+
+def cluster_of(pool: str) -> str:
+    """Every pool is in one of them for good."""
+    return CLUSTERS[random.Random(pool).randrange(len(CLUSTERS))]
 
 
 def version_of(model: str) -> int:

@@ -52,6 +52,7 @@ async def ran(name: str, *, seed: str, seconds: float, command: Sequence[str] = 
                 await life.die()
             await _converge(world)
             counts["same position on two faces"] = world.positions.compared
+            counts["intrusions that were refused"] = world.history.intrusions
         for slot in world.slots:
             counts["processes"] += slot.processes
             counts.update(f"log {json.loads(line)['event']}" for line in slot.log)

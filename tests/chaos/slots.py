@@ -96,7 +96,8 @@ class Slot:
     async def _begin(self) -> ServeProcess | None:
         """A process that has written its first line; None when it was right to refuse to start.
 
-        That is while the files of TLS do not match: it says so in a sentence, and exits.
+        That is while the files of TLS do not match, or the policy is none: it says so in a
+        sentence, and exits.
         """
         self._life = contextlib.AsyncExitStack()
         environment = clean_environment(**self._faked(), **self.variables)
@@ -107,10 +108,11 @@ class Slot:
         async with asyncio.timeout(PATIENCE_SECONDS):
             while not process.lines and process.process.returncode is None:  # noqa: ASYNC110 - its log
                 await asyncio.sleep(LOG_POLL_SECONDS)
-        refused = any("--tls-" in line and line[0] != "{" for line in process.lines[:1])
-        if refused and any(self._history.done_to("tls", spawned, now())):
-            await self._life.aclose()
-            return None
+        for target, flag in (("tls", "--tls-"), ("policy", "--policy-path")):
+            refused = any(flag in line and line[0] != "{" for line in process.lines[:1])
+            if refused and any(self._history.done_to(target, spawned, now())):
+                await self._life.aclose()
+                return None
         return process
 
     async def stop(self, number: signal.Signals) -> None:

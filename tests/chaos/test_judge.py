@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from chaos.history import (
+    POLICY_SECONDS,
     TORN,
     Call,
     Deaf,
@@ -269,6 +270,47 @@ def test_contents_are_whole_and_not_older_than_the_bound() -> None:
     assert breaches(history) == ["an exact view has no content older than the bound"]
     history.listings = [listed(105.1)._replace(pools={"p": TORN})]
     assert breaches(history) == ["one content is one"]
+
+
+REFUSED = "PERMISSION_DENIED"
+
+
+def narrowed(since: float, until: float) -> Window:
+    return Window("narrowed", frozenset({"policy:p"}), since, until)
+
+
+def test_a_relay_that_may_register_is_not_refused() -> None:
+    denied = a_call(110, granted="")._replace(error=REFUSED)
+    history = a_history([*beats(100, 105), denied])
+    assert breaches(history) == ["a relay that may register is not refused"]
+    history.windows = [narrowed(109, 112)]
+    assert breaches(history) == []
+    history.windows = [narrowed(100, 111 - POLICY_SECONDS)]
+    assert breaches(history) == []  # the wider policy need not be in force again
+    history.windows = [narrowed(100, 109 - POLICY_SECONDS)]
+    assert breaches(history) == ["a relay that may register is not refused"]
+
+
+def test_a_relay_that_may_not_register_any_more_is_refused_once_that_is_in_force() -> None:
+    history = a_history(beats(100, 110))
+    history.windows = [narrowed(106, 120)]
+    assert breaches(history) == []
+    history.windows = [narrowed(104.9, 120)]
+    assert breaches(history) == ["a policy is in force"]
+    history.deaf = [Deaf("slot-0", 106, 106, 107, 107, certain=False)]
+    assert breaches(history) == []  # it was suspended for a second
+    history.deaf, history.windows = [], [narrowed(104.9, 110)]
+    assert breaches(history) == []  # nor is it sure that it is still in force
+
+
+def test_a_refused_call_keeps_no_pool_alive() -> None:
+    denied = [call._replace(granted="", error=REFUSED) for call in beats(106, 110)]
+    history = a_history([*beats(100, 105), *denied])
+    history.windows = [narrowed(100, 111)]
+    history.listings = [listed(109.4, "p")]
+    assert breaches(history) == []
+    history.listings = [listed(109.6, "p")]
+    assert breaches(history) == [DEAD]
 
 
 def test_a_breach_tells_what_was_done_for_its_pool_in_short() -> None:

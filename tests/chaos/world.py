@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import random
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,12 +10,13 @@ from typing import NamedTuple
 
 import trustme
 
+from chaos.access import INTRUDER, READER, Intruder, Policy, relay_name
 from chaos.backends import Api, Disk, Table, a_disk, a_table, an_api
 from chaos.history import History, Terms
 from chaos.lateness import measure_own, measure_server
 from chaos.links import Link, a_link
 from chaos.observers import Positions, RouterObserver, SlotObserver
-from chaos.relays import PoolLife, Speaker
+from chaos.relays import CLUSTERS, PoolLife, Speaker, cluster_of
 from chaos.slots import Slot
 from global_discovery.client import PoolCache, TlsSettings
 from support.certificates import Secret, a_pair, leaf_files
@@ -25,7 +25,6 @@ from support.slices_of import mcs_slice
 
 ROUTERS = ("router-grpc", "router-mixed", "router-rest")
 STEADY, RESTLESS = 12, 12
-CLUSTERS = ("rome", "oslo")
 FLAPPER = "restless-0"
 """With an API server: the pool whose slices change all the while."""
 
@@ -65,7 +64,10 @@ class World:
     api: Api | None = None
     ca: trustme.CA | None = None
     secret: Secret | None = None
+    policy: Policy | None = None
+    """Where callers have certificates: who may do what."""
     tls: TlsSettings | None = None
+    """Of whoever reads."""
     positions: Positions = field(init=False)
 
     def __post_init__(self) -> None:
@@ -98,6 +100,8 @@ class World:
             paths = self.secret.paths
             flags += [f"--tls-cert-path={paths.cert}", f"--tls-key-path={paths.key}"]
             flags += [f"--tls-client-ca-path={paths.client_ca}"]
+        if self.policy is not None:
+            flags += [f"--policy-path={self.policy.path}", "--anonymous=none"]
         if self.disk is not None:
             path = self.disk.folder / "registrations.db"
             flags += ["--registration-storage=sqlite", f"--sqlite-path={path}"]
@@ -130,8 +134,16 @@ def _add_tls(world: World) -> None:
     authority = ca.cert_pem.bytes()
     world.secret = Secret(world.folder / "tls", a_pair(ca), authority)
     (world.folder / "ca.pem").write_bytes(authority)
-    cert, key = leaf_files(world.folder, ca.issue_cert("client"))
-    world.tls = TlsSettings(world.folder / "ca.pem", cert, key)
+    world.policy = Policy(world.folder / "policy.toml", _pool_names(), CLUSTERS)
+    world.tls = _certified(world, READER)
+
+
+def _certified(world: World, name: str) -> TlsSettings:
+    """What a caller of that name shows."""
+    assert world.ca is not None
+    (folder := world.folder / name).mkdir()
+    cert, key = leaf_files(folder, world.ca.issue_cert(name))
+    return TlsSettings(world.folder / "ca.pem", cert, key)
 
 
 async def _add_backends(world: World) -> None:
@@ -170,6 +182,7 @@ def _pool_names() -> list[str]:
 async def _add_lives(world: World) -> None:
     for number, pool in enumerate(_pool_names()):
         speakers = []
+        tls = None if world.policy is None else _certified(world, relay_name(pool))
         for relay in range(2 if number % 6 == 1 else 1):
             face = "rest" if number % 4 == 3 else "grpc"
             ways = {}
@@ -177,7 +190,7 @@ async def _add_lives(world: World) -> None:
             for slot in world.slots[shift:] + world.slots[:shift]:
                 link = await world.link(f"relay:{pool}", slot, face)
                 ways[slot.name] = (world.address(link, face), link)
-            speakers.append(Speaker(pool, f"{pool}-{relay}", ways, world.tls))
+            speakers.append(Speaker(pool, f"{pool}-{relay}", ways, tls))
         steady = pool.startswith("steady")
         cluster = cluster_of(pool)
         world.lives.append(PoolLife(cluster, pool, speakers, world.history, steady))
@@ -204,6 +217,9 @@ async def _add_observers(world: World, seed: str) -> None:
     looks += [router.look() for router in world.routers]
     looks += [measure_server(slot, world.history, world.tls) for slot in world.slots]
     looks.append(measure_own(world.history))
+    if world.policy is not None:
+        tls = _certified(world, INTRUDER)
+        looks += [Intruder(slot, world.history, tls).intrude() for slot in world.slots]
     tasks = [asyncio.create_task(look) for look in looks]
     world.stack.push_async_callback(_end, tasks)
 
@@ -216,10 +232,6 @@ async def _end(tasks: "list[asyncio.Task[None]]") -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
     for task in died:
         task.result()
-
-
-def cluster_of(pool: str) -> str:
-    return CLUSTERS[random.Random(pool).randrange(len(CLUSTERS))]
 
 
 async def show(api: Api, pool: str, *, ready: bool = True) -> None:

@@ -12,14 +12,17 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 SERVE = Path(broken_serve.__file__)
 SECONDS = 20.0
-KILLED, SUSPENDED = "1", "2"
-"""Seeds under which a server is killed, and suspended for two leases, in that time."""
+KILLED, SUSPENDED, NARROWED = "1", "2", "148"
+"""Seeds under which, in that time, a server is killed, one is suspended for two leases, and a
+relay may register no more while no server begins anew."""
 
 FOUND = [
     ("keep-lapsed", "memory", SUSPENDED, "nothing is listed longer than its lease"),
     ("always-exact", "memory", KILLED, "nothing older than the bound is missing"),
     ("ignore-withdrawal", "memory", SUSPENDED, "a withdrawn pool stays away"),
     ("forget-a-change", "memory", KILLED, "differ at one position"),
+    ("keep-the-policy", "memory", NARROWED, "a policy is in force"),
+    ("let-anybody-in", "memory", KILLED, "an owner of one cluster touches nothing"),
     ("forget-tombstones", "dynamodb", SUSPENDED, "a withdrawn pool stays away"),
 ]
 

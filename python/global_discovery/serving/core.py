@@ -35,7 +35,7 @@ from global_discovery.view.fanout import DEFAULT_WRITE_SECONDS, STREAM_AGE_SECON
 from global_discovery.view.feed import Encoder
 from global_discovery.view.pages import Pages
 from global_discovery.view.recent import RecentChanges
-from global_discovery.view.view import Entry, Filter, Keyed, View
+from global_discovery.view.view import Entry, Filter, Form, Keyed, View
 
 if TYPE_CHECKING:  # at run time it needs the extra `kubernetes`, which not every mode has
     from global_discovery.kubernetes.figures import ReaderFigures
@@ -229,12 +229,12 @@ class Core:
         self.pools.refresh()
         return self._explainer.explain(key, self.pools.get(key), self.pools.mark, may_read)
 
-    async def prepare_list(self, view: View[Any], wanted: Filter, account: str) -> None:
+    async def prepare_list(self, view: View[Any], wanted: Filter, form: Form, account: str) -> None:
         """Before a whole list is made for a caller: it is charged, and may have to wait for it."""
         view.refresh()
         looked_at = 0 if wanted.matches_all else len(view)
         await self.budget.spend(account, LIST + LISTED_POOL_LOOKED_AT * looked_at)
-        await view.prepare(wanted, partial(self.turns.take, account))
+        await view.prepare(wanted, form, partial(self.turns.take, account))
 
     def tick(self) -> bool:
         """Ends what is due; True when there is more, for which to call again soon."""

@@ -17,7 +17,7 @@ from global_discovery.domain.rules import RawRegistration
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
 from global_discovery.view.feed import Encoder, Frames
-from global_discovery.view.view import Delta, Entry, Keyed, Snapshot
+from global_discovery.view.view import Delta, Entry, Form, Keyed, Snapshot
 
 T = TypeVar("T", bound=Keyed)
 
@@ -117,6 +117,10 @@ def router_field(entry: Entry[Router]) -> bytes:
         router = pool_pb2.Router(id=entry.value.id, url=entry.value.url)
         entry.wire = field(_ENTRIES, router.SerializeToString())
     return entry.wire
+
+
+POOL_FORM = Form(lambda entry: entry.wire is None, pool_field)
+ROUTER_FORM = Form(lambda entry: entry.wire is None, router_field)
 
 
 def list_response(

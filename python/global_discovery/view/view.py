@@ -70,6 +70,14 @@ class Entry(Generic[T]):
         self.json: bytes | None = None
 
 
+class Form(NamedTuple):
+    """How a face writes an entry, once in the entry's life."""
+
+    missing: Callable[[Entry[Any]], bool]
+    """Whether it was not written yet."""
+    write: Callable[[Entry[Any]], bytes]
+
+
 class Snapshot(NamedTuple, Generic[T]):
     """The whole list under a filter at a position."""
 
@@ -113,6 +121,8 @@ class HistoryLimits(NamedTuple):
 
 ENTRIES_A_PORTION = 1_000
 """What is looked at under a filter in less than a millisecond."""
+WRITTEN_A_PORTION = 50
+"""As many are written in about as long."""
 DEFAULT_LIMITS = HistoryLimits()
 FRESH_SECONDS = 0.25
 """For how long what was brought forward is told without another look; far below any bound."""
@@ -152,6 +162,8 @@ class View(Generic[T]):
         self._forgotten = 0
         """The position before the first record of the history."""
         self._snapshots: dict[bytes, Snapshot[T]] = {}
+        self._written: dict[tuple[bytes, Form], int] = {}
+        """The position at which all entries of a filter were written in a form."""
         self.process = new_process_id() if process is None else process
         self.mark = Mark(frozenset({Reason.STARTING}), bound=0.0)
         self.synced = False
@@ -220,13 +232,35 @@ class View(Generic[T]):
             self._keep_snapshot(wanted, snapshot)
         return snapshot
 
-    async def prepare(self, wanted: Filter, pause: Callable[[], Awaitable[object]]) -> None:
-        """Makes in portions what `snapshot` is about to be asked for.
+    async def prepare(
+        self, wanted: Filter, form: Form, pause: Callable[[], Awaitable[object]]
+    ) -> None:
+        """Makes in portions what `snapshot` is about to be asked for, and writes its entries.
 
-        `pause` is awaited between them. In vain when the view moves meanwhile.
+        `pause` is awaited between them. In vain, in part, when the view moves meanwhile.
         """
+        if not wanted.matches_all and wanted.fingerprint not in self._snapshots:
+            await self._choose(wanted, pause)
         if wanted.matches_all or wanted.fingerprint in self._snapshots:
+            await self._write(wanted, form, pause)
+
+    async def _write(
+        self, wanted: Filter, form: Form, pause: Callable[[], Awaitable[object]]
+    ) -> None:
+        name = (wanted.fingerprint, form)
+        if self._written.get(name) == self.sequence:
             return
+        snapshot = self.snapshot(wanted)
+        missing = list(filter(form.missing, snapshot.entries))
+        for number, entry in enumerate(missing):
+            if number and number % WRITTEN_A_PORTION == 0:
+                await pause()
+            form.write(entry)
+        if len(self._written) == MAX_KEPT_SNAPSHOTS:
+            self._written.clear()
+        self._written[name] = snapshot.sequence
+
+    async def _choose(self, wanted: Filter, pause: Callable[[], Awaitable[object]]) -> None:
         self._sort()
         sequence, mark, entries = self.sequence, self.mark, tuple(self._entries.values())
         chosen: list[Entry[T]] = []

@@ -194,7 +194,8 @@ class PoolDiscovery:
         del context
         wanted = filter_of(request.filter, visit.read())
         if not request.page_token:
-            await self._core.prepare_list(self._core.pools, wanted, counted(visit.caller))
+            account = counted(visit.caller)
+            await self._core.prepare_list(self._core.pools, wanted, wire.POOL_FORM, account)
         page = page_of(self._core.pool_pages, self._core.pools, wanted, request, wire.pool_field)
         await self._spend_on_list(visit, page)
         return page
@@ -272,7 +273,8 @@ class PoolDiscovery:
             await self._budget.spend(account, turns.NEW_WATCH)
             return
         await self._budget.spend(account, turns.NEW_WATCH + turns.SNAPSHOT_POOL * len(view))
-        await self._core.prepare_list(view, wanted, account)
+        form = wire.POOL_FORM if view is self._core.pools else wire.ROUTER_FORM
+        await self._core.prepare_list(view, wanted, form, account)
 
     async def _serve_watch(
         self, visit: Visit, watcher: Watcher[Any], context: Context, idle_seconds: int

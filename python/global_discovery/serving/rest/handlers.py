@@ -15,7 +15,12 @@ from global_discovery.serving.core import Core
 from global_discovery.serving.rest.answer import NO_CONTENT, Answer, json_answer
 from global_discovery.serving.rest.body import read_json_body
 from global_discovery.serving.rest.connection import Limits
-from global_discovery.serving.rest.list_body import ListBodies, pools_json, routers_json
+from global_discovery.serving.rest.list_body import (
+    POOL_FORM,
+    ListBodies,
+    pools_json,
+    routers_json,
+)
 from global_discovery.serving.rest.pool_filter import FILTERS, pool_filter
 from global_discovery.serving.rest.problem import Problem
 from global_discovery.serving.rest.registration_body import RegisterCall, RegistrationBodies
@@ -119,7 +124,7 @@ class DiscoveryHandlers:
         if call.query or not scope.unlimited:
             wanted = pool_filter(query_parameters(call.query, FILTERS), scope)
         if not self._pools.is_kept(wanted):
-            await self._core.prepare_list(self._core.pools, wanted, call.account)
+            await self._core.prepare_list(self._core.pools, wanted, POOL_FORM, call.account)
         return await _listed(self._pools, wanted, call.request)
 
     async def list_routers(self, call: Call) -> Answer:

@@ -16,7 +16,7 @@ from global_discovery.domain.completeness import Mark
 from global_discovery.domain.pool import Pool, Router
 from global_discovery.serving.rest.answer import JSON
 from global_discovery.serving.rest.representation import Representation
-from global_discovery.view.view import Entry, Filter, Keyed, Snapshot, View
+from global_discovery.view.view import Entry, Filter, Form, Keyed, Snapshot, View
 
 T = TypeVar("T", bound=Keyed)
 
@@ -124,6 +124,9 @@ def _pool_json(entry: Entry[Pool]) -> bytes:
             }
         )
     return entry.json
+
+
+POOL_FORM = Form(lambda entry: entry.json is None, _pool_json)
 
 
 def _router_json(entry: Entry[Router]) -> bytes:
