@@ -147,6 +147,17 @@ def test_a_caller_that_is_alone_never_waits(clock: FakeClock) -> None:
         assert budget.charge("only", MISTAKE) <= 0.0
 
 
+def test_who_is_never_seen_waits_while_one_other_caller_calls(clock: FakeClock) -> None:
+    """Scrapes and probes are not seen, so that they do not take a relay for two callers."""
+    budget = Budget(clock.monotonic, longest=LONGEST)
+    budget.seen("relay")
+    use_up(budget, "scraper")
+    assert budget.charge("scraper", MISTAKE) > 0.0
+    assert budget.charge("relay", 1.0) <= 0.0
+    clock.advance(turns.ALONE_AFTER_SECONDS + 0.1)
+    assert budget.charge("scraper", 10.0) <= 0.0
+
+
 def test_a_caller_that_was_left_alone_waits_no_more(budget: Budget, clock: FakeClock) -> None:
     for _ in range(10_000):
         budget.charge("bad", MISTAKE)

@@ -27,8 +27,9 @@ from global_discovery.serving.access.reviews import Reviews, TokenCluster
 from global_discovery.serving.access.tokens import Tokens
 from global_discovery.serving.caller import Callers, Network
 from global_discovery.serving.core import Core, CoreSettings, ImportedSources
+from global_discovery.serving.grpc.open_services import OpenServices
 from global_discovery.serving.grpc.server import GrpcFace
-from global_discovery.serving.grpc.service import PoolDiscovery
+from global_discovery.serving.grpc.service import SERVICE, PoolDiscovery
 from global_discovery.serving.limit_metrics import LimitCollector
 from global_discovery.serving.metrics import CallMetrics, CoreCollector, LoopLag
 from global_discovery.serving.metrics.process import InstanceCollector, register_process
@@ -122,6 +123,7 @@ class Service:
         self.guard = self._make_guard(settings, token_clusters)
         self.grpc = GrpcFace(
             PoolDiscovery(self.core, self.guard, metrics, tracer),
+            OpenServices(self.core, self.guard, metrics, SERVICE),
             settings.grpc_listen,
             None if self.tls is None else self.tls.credentials(),
             settings.core.limits,

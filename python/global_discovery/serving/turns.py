@@ -53,6 +53,7 @@ LIST = 300e-6
 LISTED_BYTE = 1.5e-9
 LISTED_POOL_LOOKED_AT = 0.7e-6
 SCRAPE = 2e-3
+PROBE = 100e-6
 ANY_OTHER = 20e-6
 """What calls cost, in seconds of the loop, about."""
 LARGE_BYTES = 68 * 1024
@@ -125,7 +126,8 @@ class Budget:
         self._even_at: OrderedDict[str, float] = OrderedDict()
         """When each caller will have nothing outstanding any more; used last comes last."""
         self._newest = ""
-        self._changed_at = float("-inf")
+        self._newest_at = self._before_at = float("-inf")
+        """When that caller called last, and when another one did."""
         self._held: set[asyncio.Future[None]] = set()
         self._released = False
 
@@ -135,10 +137,10 @@ class Budget:
 
     def seen(self, account: str) -> None:
         """A caller calls."""
+        now = self._now()
         if account != self._newest:
-            if self._newest:
-                self._changed_at = self._now()
-            self._newest = account
+            self._newest, self._before_at = account, self._newest_at
+        self._newest_at = now
 
     async def spend(self, account: str, seconds: float) -> None:
         """Returns when the answer to a call that used so much of the loop may go out."""
@@ -168,7 +170,8 @@ class Budget:
         even_at = min(even_at, now + BURST_SECONDS / SHARE_OF_ONE + self._longest)
         self._even_at[account] = even_at
         self._forget(now)
-        if self._released or now - self._changed_at > ALONE_AFTER_SECONDS:
+        others_at = self._before_at if account == self._newest else self._newest_at
+        if self._released or now - others_at > ALONE_AFTER_SECONDS:
             return 0.0
         wait = even_at - now - BURST_SECONDS / SHARE_OF_ONE
         if wait >= self._longest:  # of many, or they would all come back in the same moment

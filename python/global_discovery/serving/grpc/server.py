@@ -7,11 +7,9 @@ accident; docs/operating.md explains the numbers to operators.
 import asyncio
 
 import grpc
-from grpc_health.v1 import health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 
-from global_discovery.serving.grpc.health import Health
 from global_discovery.serving.grpc.library_log import leave_out_callers_bytes
+from global_discovery.serving.grpc.open_services import OpenServices
 from global_discovery.serving.grpc.service import SERVICE, PoolDiscovery
 from global_discovery.serving.grpc.steady import steady_server
 from global_discovery.serving.limits import ServiceLimits
@@ -68,6 +66,7 @@ class GrpcFace:
     def __init__(
         self,
         service: PoolDiscovery,
+        open_services: OpenServices,
         address: str,
         credentials: grpc.ServerCredentials | None = None,
         limits: ServiceLimits | None = None,
@@ -76,11 +75,9 @@ class GrpcFace:
         leave_out_callers_bytes()
         self._server = steady_server([*OPTIONS, *_limiting(limits or ServiceLimits())])
         self._stopping = False
-        self.health = Health([SERVICE])
-        health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)
+        self.health = open_services.health
         self._server.add_registered_method_handlers(SERVICE, service.handlers())
-        names = (SERVICE, "grpc.health.v1.Health", reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(names, self._server)
+        open_services.add_to(self._server)
         try:
             if credentials is None:
                 self.port = self._server.add_insecure_port(address)
