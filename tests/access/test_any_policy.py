@@ -11,11 +11,10 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from global_discovery.domain.access import NO_KEY, Rights
 from global_discovery.serving.access.reviews import TokenCluster
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
-from support.access import AUDIENCE, HandReviewer, a_token
+from support.access import AUDIENCE, NOTHING, HandReviewer, a_token
 from support.access_world import FACES, AccessWorld, Told, an_access_world
 from support.grpc_calls import Watch
 from support.pools import a_registration
@@ -76,7 +75,7 @@ async def _check(path: Path, written: list[tuple[set[str], ...]]) -> None:
     reviewer = HandReviewer()
     async with an_access_world(
         policy=path,
-        anonymous=Rights(NO_KEY, NO_KEY),
+        anonymous=NOTHING,
         token_audience=AUDIENCE,
         token_clusters=[TokenCluster("c", "", reviewer)],
     ) as world:

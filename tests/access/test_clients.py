@@ -17,9 +17,8 @@ from global_discovery.client import (
     watch_pools,
 )
 from global_discovery.client.tls import keeps_tokens
-from global_discovery.domain.access import NO_KEY, Rights
 from global_discovery.serving.access.reviews import TokenCluster
-from support.access import AUDIENCE, ISSUER, HandReviewer, a_token, in_file
+from support.access import AUDIENCE, ISSUER, NOTHING, HandReviewer, a_token, in_file
 from support.access_world import AccessWorld, an_access_world
 from support.certificates import HOST, a_pair, in_files
 from support.client_process import ran
@@ -28,7 +27,6 @@ from support.pools import a_registration
 from support.running import a_service
 
 PATIENCE_SECONDS = 30
-NOTHING = Rights(NO_KEY, NO_KEY)
 
 
 class Client:

@@ -1,6 +1,5 @@
 """Who may do what, on both faces by the same rules: certificates and a policy."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -9,12 +8,10 @@ from cryptography import x509
 
 from global_discovery.domain.access import EVERY_KEY, NO_KEY, Rights
 from global_discovery.domain.events import Event
-from global_discovery.domain.pool import Router
-from support.access import EAST, READER, WEST, certified, in_file
+from support.access import EAST, NOTHING, READER, WEST, certified, in_file
 from support.access_world import FACES, AccessWorld, an_access_world
 
 READ_ONLY = Rights(EVERY_KEY, NO_KEY)
-NOTHING = Rights(NO_KEY, NO_KEY)
 OWN, OTHERS = "east/ns/pool-00000", "west/ns/pool-00000"
 STRANGER = "dns:stranger.example"
 
@@ -22,19 +19,6 @@ STRANGER = "dns:stranger.example"
 @pytest.fixture(params=FACES)
 def face(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture
-async def world(tmp_path: Path, ca: trustme.CA) -> AsyncIterator[AccessWorld]:
-    """A policy, and certificates of callers."""
-    async with an_access_world(
-        tmp_path,
-        ca,
-        policy=in_file(tmp_path),
-        anonymous=NOTHING,
-        routers=(Router("r", "http://r"),),
-    ) as made:
-        yield made
 
 
 @pytest.fixture(params=[EVERY_KEY, NO_KEY], ids=["read", "none"])

@@ -7,12 +7,10 @@ import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from global_discovery.domain.access import NO_KEY, Rights
 from global_discovery.serving.tls.certificate import Names, alternative_names, names_in_pem
-from support.access import EAST, WEST, certified, in_file
+from support.access import EAST, NOTHING, WEST, certified, in_file
 from support.access_world import FACES, an_access_world
 
-NOTHING = Rights(NO_KEY, NO_KEY)
 DNS, URI = x509.DNSName, x509.UniformResourceIdentifier
 
 

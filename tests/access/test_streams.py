@@ -1,34 +1,15 @@
 """What a stream shows of a scope, and how it ends when the scope changes."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import grpc
-import pytest
-import trustme
 
-from global_discovery.domain.access import NO_KEY, Rights
-from global_discovery.domain.pool import Router
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
-from support.access import EAST, POLICY, READER, WEST, in_file
-from support.access_world import AccessCaller, AccessWorld, an_access_world
+from support.access import EAST, POLICY, READER, WEST
+from support.access_world import AccessCaller, AccessWorld
 from support.grpc_calls import Watch, eventually, refused
-
-NOTHING = Rights(NO_KEY, NO_KEY)
-
-
-@pytest.fixture
-async def world(tmp_path: Path, ca: trustme.CA) -> AsyncIterator[AccessWorld]:
-    async with an_access_world(
-        tmp_path,
-        ca,
-        policy=in_file(tmp_path),
-        anonymous=NOTHING,
-        routers=(Router("r", "http://r"),),
-    ) as made:
-        yield made
 
 
 async def test_no_message_names_a_pool_outside_the_scope(world: AccessWorld) -> None:

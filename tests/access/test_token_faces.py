@@ -9,7 +9,7 @@ import trustme
 
 from global_discovery.domain.access import EVERY_KEY, NO_KEY, Rights
 from global_discovery.serving.access.reviews import TokenCluster
-from support.access import AUDIENCE, EAST, ISSUER, HandReviewer, a_token, in_file
+from support.access import AUDIENCE, EAST, ISSUER, NOTHING, HandReviewer, a_token, in_file
 from support.access_world import FACES, AccessCaller, AccessWorld, an_access_world
 
 READ_ONLY = Rights(EVERY_KEY, NO_KEY)
@@ -158,7 +158,7 @@ async def test_a_token_goes_before_the_certificate_of_its_connection(
         tmp_path,
         ca,
         policy=in_file(tmp_path),
-        anonymous=Rights(NO_KEY, NO_KEY),
+        anonymous=NOTHING,
         token_audience=AUDIENCE,
         token_clusters=[TokenCluster("west", "", reviewer)],
     ) as world:

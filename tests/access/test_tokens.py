@@ -126,10 +126,13 @@ async def test_while_the_api_server_is_away_a_token_known_good_stays_good_for_a_
 
 
 async def test_no_token_is_good_beyond_its_own_end(world: World) -> None:
-    token = world.east.accept(a_token())
+    token = world.east.accept(a_token(exp=EPOCH + 200))
     await world.ask(token)
-    world.clock.advance(3600)
-    with pytest.raises(BadToken, match="expired"):
+    world.east.away = True
+    world.clock.advance(199)
+    assert await world.ask(token) == IDENTITY
+    world.clock.advance(1)
+    with pytest.raises(AuthenticationUnavailable):
         await world.ask(token)
     assert world.tokens.known == 0
 
@@ -137,10 +140,47 @@ async def test_no_token_is_good_beyond_its_own_end(world: World) -> None:
 async def test_a_token_that_ends_is_not_good_for_the_rest_of_two_minutes(world: World) -> None:
     token = world.east.accept(a_token(exp=EPOCH + 30))
     await world.ask(token)
+    world.east.good.clear()
     world.clock.advance(30)
     with pytest.raises(BadToken, match="expired"):
         await world.ask(token)
+    assert len(world.east.asked) == 2
+
+
+@pytest.mark.parametrize("step", [-86_400, 86_400])
+async def test_a_wall_clock_that_is_stepped_refuses_nobody(world: World, step: int) -> None:
+    """Relays' tokens are good for an hour: a step of a day would have ended all of them."""
+    held, new = world.east.accept(a_token()), world.east.accept(a_token(jti="next"))
+    await world.ask(held)
+    world.clock.step_wall(step)
+    assert await world.ask(held) == IDENTITY
+    assert world.east.asked == [held]
+    assert await world.ask(new) == IDENTITY
+    world.clock.advance(tokens.AGAIN_SECONDS - 1)
+    assert [await world.ask(held), await world.ask(new)] == [IDENTITY] * 2
+    assert world.east.asked == [held, new]
+
+
+async def test_what_seems_expired_is_reviewed_again_in_time_too(world: World) -> None:
+    world.clock.step_wall(86_400)
+    token = world.east.accept(a_token())
+    await world.ask(token)
+    world.east.good.clear()
+    world.clock.advance(tokens.FRESH_SECONDS)
+    with pytest.raises(BadToken, match="expired"):
+        await world.ask(token)
+
+
+async def test_an_expired_token_that_was_refused_is_not_reviewed_for_long(world: World) -> None:
+    token = a_token(exp=EPOCH - 1)
+    for _ in range(2):
+        with pytest.raises(BadToken, match="expired"):
+            await world.ask(token)
+        world.clock.advance(tokens.EXPIRED_SECONDS - 1)
     assert len(world.east.asked) == 1
+    with pytest.raises(BadToken, match="expired"):
+        await world.ask(token)
+    assert len(world.east.asked) == 2
 
 
 async def test_a_bad_token_is_not_reviewed_again_for_a_moment(world: World) -> None:

@@ -5,13 +5,10 @@ from pathlib import Path
 
 import trustme
 
-from global_discovery.domain.access import NO_KEY, Rights
-from support.access import EAST, POLICY, certificate_of, in_file
+from support.access import EAST, NOTHING, POLICY, certificate_of, in_file
 from support.access_world import an_access_world
 from support.client_process import running
 from support.running import target
-
-NOTHING = Rights(NO_KEY, NO_KEY)
 
 
 def files_of(folder: Path, ca: trustme.CA) -> list[str]:

@@ -21,6 +21,7 @@ from support.hostile_http2 import (
     HEADERS,
     HELLO,
     call_fields,
+    call_with,
     frame,
     header_block,
     message,
@@ -39,11 +40,9 @@ def ask(target: Target, heads: Iterable[Iterable[Field]]) -> None:
 
     It may say INTERNAL of what it cannot parse itself; we may not.
     """
-    body = frame(DATA, message(b""), flags=END_STREAM, stream=1)
 
     def call(fields: Iterable[Field]) -> bytes:
-        head = frame(HEADERS, header_block(fields), flags=END_HEADERS, stream=1)
-        return talk(target.grpc_port, [HELLO + head + body])
+        return talk(target.grpc_port, [call_with(fields)])
 
     with ThreadPoolExecutor(16) as threads:
         for came in threads.map(call, heads):

@@ -18,18 +18,7 @@ from support.access import AUDIENCE, HandReviewer, a_token
 from support.access_world import FACES, AccessCaller, AccessWorld, Told, an_access_world
 from support.fold import key_of
 from support.grpc_calls import Watch
-from support.hostile_http2 import (
-    DATA,
-    END_HEADERS,
-    END_STREAM,
-    HEADERS,
-    HELLO,
-    call_fields,
-    frame,
-    header_block,
-    message,
-    talk,
-)
+from support.hostile_http2 import call_fields, call_with, talk
 from support.pools import a_registration
 
 PROXIES = (
@@ -182,9 +171,7 @@ async def over_http(world: AccessWorld, value: bytes) -> bytes:
 
 def over_grpc(port: int, value: bytes) -> bytes:
     path = b"/global_discovery.v1.PoolDiscoveryService/ListPools"
-    block = header_block(call_fields(path, (b"authorization", value)))
-    head = frame(HEADERS, block, flags=END_HEADERS, stream=1)
-    return talk(port, [HELLO + head + frame(DATA, message(b""), flags=END_STREAM, stream=1)])
+    return talk(port, [call_with(call_fields(path, (b"authorization", value)))])
 
 
 # -- what is registered ---------------------------------------------------------

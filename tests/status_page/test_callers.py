@@ -5,10 +5,10 @@ from ipaddress import ip_network
 
 import pytest
 
-from global_discovery.domain.access import NO_KEY, Rights
 from global_discovery.domain.limits import Limit
 from global_discovery.serving.page import events
 from global_discovery.serving.turns import MISTAKE
+from support.access import NOTHING
 from support.asking_pages import FOR_PEOPLE
 from support.event_stream import following
 from support.rest import a_rest_face
@@ -36,7 +36,7 @@ async def test_a_caller_with_its_part_of_the_event_streams_leaves_the_rest_to_ot
 async def test_who_fails_to_prove_who_it_is_too_often_is_told_so_on_pages_too(
     path: str, headers: dict[str, str]
 ) -> None:
-    async with a_rest_face(anonymous=Rights(NO_KEY, NO_KEY)) as rest:
+    async with a_rest_face(anonymous=NOTHING) as rest:
         allowed = rest.core.settings.limits.failed_authentications_per_second
         replies = [await rest.call("GET", path, headers=headers) for _ in range(allowed + 1)]
         assert [reply.status for reply in replies] == [401] * allowed + [429]

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from global_discovery.domain.access import NO_KEY, Rights
 from global_discovery.serving.access.reviews import ReviewFailed
 from support.certificates import Pair
 from support.clock import EPOCH
@@ -22,6 +23,7 @@ ISSUER = "https://oidc.example/east"
 EAST = "spiffe://east.example/ns/dynamo/sa/relay"
 WEST = "dns:relay.west.example"
 READER = "dns:router.example"
+NOTHING = Rights(NO_KEY, NO_KEY)
 POLICY = f"""
 [[rule]]
 identities = ["{EAST}", "sa:east/dynamo/*"]

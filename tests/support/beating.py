@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 
 from global_discovery.client import HeartbeatState, PoolHeartbeat
-from global_discovery.client.timing import Timer
+from global_discovery.domain.timer import Timer
 
 PATIENCE = 30
 

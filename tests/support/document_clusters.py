@@ -22,29 +22,34 @@ OF_THE_POOL = (("qwen-pool-relay", ("health", 8082)), ("qwen-frontend", ("http",
 
 
 @contextlib.asynccontextmanager
-async def two_clusters(folder: Path) -> AsyncIterator["Clusters"]:
-    """With what is in the own one before a reader does anything."""
-    for name in ("own", "hub"):
-        (folder / name).mkdir()
-    async with a_control_plane(folder / "own") as own, a_control_plane(folder / "hub") as hub:
+async def clusters_of(text: str, folder: Path) -> AsyncIterator["Clusters"]:
+    """Those that a document needs, with what is in them before a reader does anything."""
+    folders = [folder / "own", *([folder / "hub"] if HUB in text else [])]
+    async with contextlib.AsyncExitStack() as running:
+        for each in folders:
+            each.mkdir()
+        own, *others = [
+            await running.enter_async_context(a_control_plane(each)) for each in folders
+        ]
         await own.create(a_namespace("models"))
         for service, port in OF_THE_POOL:
             imported = mcs_slice(cluster="rome", service=service, addresses=["10.0.3.8"], port=port)
             imported["metadata"]["namespace"] = "models"
             await own.create(imported)
-        yield Clusters(own, hub)
+        yield Clusters(own, others[0] if others else None)
 
 
 class Clusters(NamedTuple):
-    """Made by `two_clusters`."""
+    """Made by `clusters_of`."""
 
     own: ControlPlane
-    hub: ControlPlane
+    hub: ControlPlane | None
 
     def furnish(self, folder: Path) -> None:
         """Makes the folder, with kubeconfigs where the documents have them."""
         folder.mkdir()
-        (folder / HUB).symlink_to(self.hub.kubeconfig("hub"))
+        if self.hub is not None:
+            (folder / HUB).symlink_to(self.hub.kubeconfig("hub"))
         (folder / "clusters").mkdir()
         for name in ("east", "west"):
             (folder / "clusters" / f"{name}.yaml").symlink_to(self.own.kubeconfig(name))

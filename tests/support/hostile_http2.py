@@ -74,6 +74,12 @@ def send(port: int, pieces: Iterable[bytes], *, read: bool = True) -> bytes:
         return bytes(came)
 
 
+def call_with(fields: Iterable[tuple[bytes, bytes]], body: bytes = b"") -> bytes:
+    """A whole call on a connection of its own: its headers, and one message."""
+    head = frame(HEADERS, header_block(fields), flags=END_HEADERS, stream=1)
+    return HELLO + head + frame(DATA, message(body), flags=END_STREAM, stream=1)
+
+
 def talk(port: int, pieces: Iterable[bytes]) -> bytes:
     """Sends on a connection of its own; what came until the first call or the connection ended."""
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) as connection:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from global_discovery.client.timing import SystemTimer, Timer
+from global_discovery.domain.timer import SystemTimer, Timer
 
 
 class TcpProxy:

@@ -18,8 +18,8 @@ from global_discovery.client import (
 )
 from global_discovery.client.errors import causes
 from global_discovery.client.registration_calls import open_calls
-from global_discovery.client.timing import SystemTimer
 from global_discovery.client.tls import ClientTls
+from global_discovery.domain.timer import SystemTimer
 from global_discovery.pem import BadTlsFile
 from global_discovery.serving.service import Service
 from global_discovery.v1 import pool_discovery_pb2 as pb

@@ -29,7 +29,6 @@ from global_discovery.client.errors import CallFailed, causes
 from global_discovery.client.fold import PoolKey, Update
 from global_discovery.client.pool_index import PoolIndex
 from global_discovery.client.servers import checked_servers
-from global_discovery.client.timing import SystemTimer, Timer
 from global_discovery.client.tls import ClientTls, TlsSettings
 from global_discovery.client.view_saver import ViewSaver
 from global_discovery.client.watch import (
@@ -39,6 +38,7 @@ from global_discovery.client.watch import (
     WatchState,
     watch_pools,
 )
+from global_discovery.domain.timer import SystemTimer, Timer
 from global_discovery.v1 import pool_discovery_pb2 as pb
 
 SAVER_STEP_SECONDS = 1.0

@@ -29,8 +29,8 @@ from global_discovery.client.registration_calls import (
 )
 from global_discovery.client.rest_registration import Granted
 from global_discovery.client.servers import Servers, checked_servers
-from global_discovery.client.timing import SystemTimer, Timer, within
 from global_discovery.client.tls import ClientTls, TlsSettings
+from global_discovery.domain.timer import SystemTimer, Timer, within
 from global_discovery.v1 import pool_pb2
 
 _ABOUT_THE_INSTANCE = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.NOT_FOUND}

@@ -22,8 +22,8 @@ from google.protobuf import json_format
 
 from global_discovery.client.errors import CallFailed
 from global_discovery.client.http_answer import TooLarge, instance_of, read_bounded
-from global_discovery.client.timing import Timer, within
 from global_discovery.client.tls import ClientTls, headers, request_options
+from global_discovery.domain.timer import Timer, within
 from global_discovery.transport import transport_text
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2

@@ -22,8 +22,8 @@ from global_discovery.client.servers import (
     open_channel,
     open_stub,
 )
-from global_discovery.client.timing import Timer
 from global_discovery.client.tls import ClientTls
+from global_discovery.domain.timer import Timer
 from global_discovery.v1 import pool_discovery_pb2 as pb
 
 if TYPE_CHECKING:

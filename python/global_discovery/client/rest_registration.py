@@ -26,8 +26,8 @@ from global_discovery.client.http_answer import (
     read_bounded,
     retry_after,
 )
-from global_discovery.client.timing import Timer, within
 from global_discovery.client.tls import ClientTls, headers, request_options
+from global_discovery.domain.timer import Timer, within
 from global_discovery.transport import transport_text
 from global_discovery.v1 import pool_discovery_pb2 as pb
 

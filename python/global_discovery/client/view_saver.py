@@ -22,7 +22,7 @@ from global_discovery.client.saved_view import (
     remove_leftovers,
     write_view,
 )
-from global_discovery.client.timing import Timer, within
+from global_discovery.domain.timer import Timer, within
 
 T = TypeVar("T")
 

@@ -37,8 +37,8 @@ from global_discovery.client.servers import (
     open_channel,
     open_stub,
 )
-from global_discovery.client.timing import SystemTimer, Timer, within
 from global_discovery.client.tls import ClientTls, TlsSettings
+from global_discovery.domain.timer import SystemTimer, Timer, within
 from global_discovery.v1 import pool_discovery_pb2 as pb
 
 if TYPE_CHECKING:

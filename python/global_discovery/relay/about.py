@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from global_discovery.client.timing import Timer
+from global_discovery.domain.timer import Timer
 
 if TYPE_CHECKING:
     from global_discovery.relay.cluster_property import ClusterProperty

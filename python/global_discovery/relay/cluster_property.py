@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import aiohttp
 import msgspec
 
-from global_discovery.client.timing import Timer, within
+from global_discovery.domain.timer import Timer, within
 from global_discovery.kubernetes.connection import ApiConnection
 from global_discovery.kubernetes.credentials import find_credentials
 from global_discovery.kubernetes.failures import CallFailed, Failure

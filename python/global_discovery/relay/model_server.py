@@ -18,9 +18,9 @@ import aiohttp
 from yarl import URL
 
 from global_discovery.client.http_answer import open_session, read_bounded
-from global_discovery.client.timing import Timer, within
 from global_discovery.client.topology import ServedModel
 from global_discovery.domain.rules import MAX_MODEL_BYTES
+from global_discovery.domain.timer import Timer, within
 from global_discovery.transport import transport_text
 
 MAX_MODELS_BYTES = 1024 * 1024

@@ -13,8 +13,8 @@ from typing import Any
 
 from global_discovery.client import HeartbeatState, PoolHeartbeat
 from global_discovery.client.heartbeat_schedule import ASSUMED_LEASE_SECONDS
-from global_discovery.client.timing import SystemTimer, Timer
 from global_discovery.client.topology import UnregisteredReason
+from global_discovery.domain.timer import SystemTimer, Timer
 from global_discovery.relay.about import ClusterIdCheck
 from global_discovery.relay.model_server import Health, ModelServer, Poll
 from global_discovery.relay.serving_topology import ServingTopology

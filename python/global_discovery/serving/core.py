@@ -35,7 +35,7 @@ from global_discovery.view.fanout import DEFAULT_WRITE_SECONDS, STREAM_AGE_SECON
 from global_discovery.view.feed import Encoder
 from global_discovery.view.pages import Pages
 from global_discovery.view.recent import RecentChanges
-from global_discovery.view.view import Filter, Form, Keyed, View
+from global_discovery.view.view import Entry, Filter, Form, Keyed, View
 
 if TYPE_CHECKING:  # at run time it needs the extra `kubernetes`, which not every mode has
     from global_discovery.kubernetes.figures import ReaderFigures
@@ -112,44 +112,54 @@ class Core:
         )
         self.large_calls = LargeCalls(loop_time)
         self._searches = LargeCalls(loop_time, rest_factor=SEARCH_REST_FACTOR)
-        self.registrations = Registrations(
-            terms=settings.terms,
-            clock=self.clock,
-            report=report,
-            mass_lapse_protection=settings.mass_lapse_protection,
-            store=store.state,
-            shared=store.shared,
-            limits=settings.limits.registrations,
-        )
+        self.registrations = self._register(store, report)
         self.store_state = store.state
         self.storage = store.name
         self.registrar = Registrar(self.registrations, store, report)
         self.imported = imported
         self.joined = None if imported is None else self._join(imported, report)
         self.recent = RecentChanges(self.clock.wall)
-        self._explainer = Explainer(
+        self._explainer = self._explain_from(store, imported)
+        self.pools = self._view_pools(report)
+        self.routers = self._view_routers(None if imported is None else imported.routers, report)
+        self.pool_watchers = self._fan_out("pools", self.pools, wire.POOLS, report, loop)
+        self.router_watchers = self._fan_out("routers", self.routers, wire.ROUTERS, report, loop)
+        self.pool_pages = self._page(self.pools, wire.pool_field)
+        self.router_pages = self._page(self.routers, wire.router_field)
+
+    def _register(self, store: RegistrationStore, report: Report) -> Registrations:
+        return Registrations(
+            terms=self.settings.terms,
+            clock=self.clock,
+            report=report,
+            mass_lapse_protection=self.settings.mass_lapse_protection,
+            store=store.state,
+            shared=store.shared,
+            limits=self.settings.limits.registrations,
+        )
+
+    def _explain_from(
+        self, store: RegistrationStore, imported: ImportedSources | None
+    ) -> Explainer:
+        return Explainer(
             self.registrations,
-            terms=settings.terms,
+            terms=self.settings.terms,
             store=store.state,
             joined=self.joined,
             imported=None if imported is None else imported.explained,
         )
-        self.pools: View[Pool] = View(
+
+    def _view_pools(self, report: Report) -> View[Pool]:
+        return View(
             self.registrations if self.joined is None else self.joined,
             boottime=self.clock.boottime,
             weigh=lambda pool: pool.weight,
             mark_changed=_mark_reporter(report, "pools"),
             value_changed=self.recent.note,
         )
-        self.routers = self._view_routers(None if imported is None else imported.routers, report)
-        self.pool_watchers = self._fan_out("pools", self.pools, wire.POOLS, report, loop)
-        self.router_watchers = self._fan_out("routers", self.routers, wire.ROUTERS, report, loop)
-        self.pool_pages = Pages(
-            self.pools, clock=self.clock, size_of=lambda entry: len(wire.pool_field(entry))
-        )
-        self.router_pages = Pages(
-            self.routers, clock=self.clock, size_of=lambda entry: len(wire.router_field(entry))
-        )
+
+    def _page(self, view: View[T], field_of: Callable[[Entry[T]], bytes]) -> Pages[T]:
+        return Pages(view, clock=self.clock, size_of=lambda entry: len(field_of(entry)))
 
     def _fan_out(
         self,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.document_clusters import Clusters, two_clusters
+from support.document_clusters import Clusters, clusters_of
 from support.document_shell import run_document
 from support.documents import DOCUMENTS, ROOT, blocks_of, steps_of
 from support.kube_assets import needed
@@ -62,7 +62,7 @@ def commands_of(text: str, *reasons: str | None) -> Iterator[str]:
 @pytest.mark.parametrize("document", CONCERNED)
 async def test_the_commands_for_a_cluster_work(document: str, tmp_path: Path) -> None:
     text = TEXTS[document]
-    async with two_clusters(tmp_path) as clusters:
+    async with clusters_of(text, tmp_path) as clusters:
         ran = await run_in_clusters(text, tmp_path / "reader", clusters)
     assert ran == len(list(commands_of(text, None, CLUSTER)))
 
@@ -83,7 +83,7 @@ async def test_a_document_whose_command_for_a_cluster_is_wrong_fails(tmp_path: P
         marked(KUBELET, "sh", "kubectl get pods"): "needs no kubelet",
         marked(KUBELET, "sh", "kubectl -n default logs deployment/none"): "not found",
     }
-    async with two_clusters(tmp_path) as clusters:
+    async with clusters_of("", tmp_path) as clusters:
         for number, (text, said) in enumerate(wrong.items()):
             with pytest.raises(AssertionError, match=said):
                 await run_in_clusters(text, tmp_path / f"reader-{number}", clusters)

@@ -2,10 +2,14 @@
 
 What was said of a token is kept under a keyed hash of it, never the token itself:
 good for FRESH_SECONDS, and asked again in the background from AGAIN_SECONDS on, so
-that a relay with a heartbeat never waits for a review; not good for REFUSED_SECONDS.
+that a relay with a heartbeat never waits for a review; not good for REFUSED_SECONDS,
+and for EXPIRED_SECONDS when by our clock it has expired too.
 The next token of a pod whose earlier one was good is reviewed whatever others show.
 While the API server does not answer, a token known good stays good for KEPT_SECONDS
-after its last review. Nothing is good beyond its own end.
+after its last review. Nothing is kept good beyond its own end.
+
+Whether a token has expired says the API server: our wall clock may have been stepped,
+and would refuse every relay. How long one is still good is counted from its review.
 
 Callers with the same token wait for the same review, and none of them can cancel it
 for the others.
@@ -24,16 +28,15 @@ from global_discovery.serving.access.bearer import BadToken, Claims, bearer_toke
 from global_discovery.serving.access.reviews import Reviews, Shower, TokenCluster
 
 AGAIN_SECONDS, FRESH_SECONDS, KEPT_SECONDS = 60.0, 120.0, 600.0
-REFUSED_SECONDS = 10.0
+REFUSED_SECONDS, EXPIRED_SECONDS = 10.0, 300.0
 MAX_GOOD, MAX_REFUSED = 50_000, 10_000
 
 
 class _Good(NamedTuple):
     identity: str
     reviewed: float
-    """On the monotonic clock."""
-    expires: float
-    """By the wall clock."""
+    ends: float
+    """Both on the monotonic clock."""
 
 
 class Tokens:
@@ -69,14 +72,14 @@ class Tokens:
         age = float("inf") if known is None else self._clock.monotonic() - known.reviewed
         if known is not None and age < AGAIN_SECONDS:
             return known.identity
-        claims = claims_of(token, audience=self._audience, now=self._clock.wall())
+        claims = claims_of(token, audience=self._audience)
         cluster = self.reviews.cluster_of(claims.issuer)
         if cluster is None:
             raise BadToken("issuer")
         if known is None:
-            self._check_refused(digest)
+            self._check_refused(digest, claims)
             asking = self._ask(digest, token, cluster, claims, self._shower(claims, address))
-            return _proven(await asyncio.shield(asking))
+            return self._proven(await asyncio.shield(asking), claims)
         asking = self._ask(digest, token, cluster, claims, None)
         if age < FRESH_SECONDS:
             return known.identity
@@ -84,7 +87,7 @@ class Tokens:
             identity = await asyncio.shield(asking)
         except AuthenticationUnavailable:
             return known.identity
-        return _proven(identity)
+        return self._proven(identity, claims)
 
     async def close(self) -> None:
         """Ends the reviews that run."""
@@ -103,17 +106,25 @@ class Tokens:
             return Shower(holder.hex(), was_good=True)
         return Shower(address, was_good=False)
 
-    def _check_refused(self, digest: bytes) -> None:
+    def _check_refused(self, digest: bytes, claims: Claims) -> None:
         until = self._refused.get(digest)
         if until is not None and self._clock.monotonic() < until:
-            raise BadToken("refused")
+            self._proven("", claims)
+
+    def _proven(self, identity: str, claims: Claims) -> str:
+        if not identity:
+            raise BadToken("refused" if self._left(claims) > 0 else "expired")
+        return identity
+
+    def _left(self, claims: Claims) -> float:
+        """Seconds until it ends, as our clock has it; never believed against a review."""
+        return claims.expires - self._clock.wall()
 
     def _known(self, digest: bytes) -> _Good | None:
         known = self._good.get(digest)
         if known is None:
             return None
-        old = self._clock.monotonic() - known.reviewed >= KEPT_SECONDS
-        if old or known.expires <= self._clock.wall():
+        if self._clock.monotonic() >= min(known.reviewed + KEPT_SECONDS, known.ends):
             del self._good[digest]
             return None
         return known
@@ -148,16 +159,17 @@ class Tokens:
         shower: Shower | None,
     ) -> str:
         identity = await self.reviews.identity(cluster, token, shower)
-        now = self._clock.monotonic()
+        now, left = self._clock.monotonic(), self._left(claims)
         self._good.pop(digest, None)
         if identity:
-            self._good[digest] = _Good(identity, now, claims.expires)
+            # One that is good and over by our clock: that one is wrong.
+            self._good[digest] = _Good(identity, now, now + (left if left > 0 else FRESH_SECONDS))
             if len(self._good) > MAX_GOOD:
                 self._good.popitem(last=False)
             self._remember(self._digest(claims.holder))
         else:
             self._refused.pop(digest, None)
-            self._refused[digest] = now + REFUSED_SECONDS
+            self._refused[digest] = now + (REFUSED_SECONDS if left > 0 else EXPIRED_SECONDS)
             if len(self._refused) > MAX_REFUSED:
                 self._refused.popitem(last=False)
         return identity
@@ -167,9 +179,3 @@ class Tokens:
         self._holders.move_to_end(holder)
         if len(self._holders) > MAX_GOOD:
             self._holders.popitem(last=False)
-
-
-def _proven(identity: str) -> str:
-    if not identity:
-        raise BadToken("refused")
-    return identity

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from global_discovery.serving.access.guard import Guard
 from global_discovery.serving.core import Core
 from global_discovery.serving.metrics import CallMetrics
+from global_discovery.serving.page.events import EventStreams
 from global_discovery.serving.page.handlers import PageHandlers
 from global_discovery.serving.readiness import Readiness
 from global_discovery.serving.rest.connection import Limits
@@ -51,15 +52,10 @@ class RestFace:
         """
         allowed = core.settings.limits
         limits = limits or Limits(idle_seconds=float(allowed.http_idle_seconds))
-        self.connections = OpenConnections(
-            allowed.http_connections, allowed.http_connections_per_caller, guard.callers
-        )
         probes = ProbeHandlers(core, registry, readiness)
-        pools = DiscoveryHandlers(core, limits)
         self.page = PageHandlers(core, tls=tls)
-        self.events = self.page.events
         self.routes = [
-            *pools.routes(),
+            *DiscoveryHandlers(core, limits).routes(),
             *probes.routes(),
             probes.document_route(),
             *self.page.routes(),
@@ -67,18 +63,20 @@ class RestFace:
         gateway = Gateway(Routes(self.routes), metrics, core, guard, tracer)
         if tls is not None and tls.asks_for_certificates:
             gateway.open_to_all = {route.template for route in probes.routes()}
-        self._main = _Port(
-            listen,
-            gateway,
-            limits,
-            None if tls is None else tls.context(),
-            header_bytes=allowed.header_bytes,
-            doors=self.connections,
+        doors = self.connections = OpenConnections(
+            allowed.http_connections, allowed.http_connections_per_caller, guard.callers
         )
+        context, size = None if tls is None else tls.context(), allowed.header_bytes
+        self._main = _Port(listen, gateway, limits, context, header_bytes=size, doors=doors)
         self._health = None
         if health_listen is not None:
             health = Gateway(Routes(probes.routes()), metrics, core, guard)
-            self._health = _Port(health_listen, health, limits, header_bytes=allowed.header_bytes)
+            self._health = _Port(health_listen, health, limits, header_bytes=size)
+
+    @property
+    def events(self) -> EventStreams:
+        """The pages that are kept up to date."""
+        return self.page.events
 
     @property
     def port(self) -> int:
@@ -108,7 +106,7 @@ class RestFace:
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + grace
-        self.events.end_all()
+        self.page.events.end_all()
         await self._main.close(grace)
         if self._health is not None:
             await self._health.close(max(0.0, end - loop.time()))
