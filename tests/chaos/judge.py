@@ -309,17 +309,29 @@ class Judge:
         late = LAPSE_SECONDS + SLACK_SECONDS + self._history.lag(since, at, *self._slots)
         for pool in pools & self._certain.keys():
             self._verdict.judged["pools that an exact router must know alive"] += 1
-            lasts = [_last(self._listable(pool, slot, self._bound), at) for slot in self._slots]
-            begins = min((last.begins for last in lasts if last), default=at)
-            ends = max((last.ends for last in lasts if last), default=float("-inf"))
-            carried = self._carried if self._another_process(begins, at) else 0.0
-            if ends + late + carried < since:
+            known = self._known_until(pool, at)
+            if known + late < since:
                 self._breach(
                     "an exact router drops what is gone",
                     pool,
-                    f"{router}, exact, offers {pool} at {at:.3f}, and no server can have listed it "
-                    f"since {ends:.3f}",
+                    f"{router}, exact, offers {pool} at {at:.3f}, and may know no server that "
+                    f"listed it since {known:.3f}",
                 )
+
+    def _known_until(self, pool: str, at: float) -> float:
+        """Until when what any server may have listed is to be believed.
+
+        A pool that came again unheard is still carried from the time before.
+        """
+        return max(
+            (
+                span.ends + (self._carried if self._another_process(span.begins, at) else 0.0)
+                for slot in self._slots
+                for span in self._listable(pool, slot, self._bound)
+                if span.begins <= at
+            ),
+            default=float("-inf"),
+        )
 
     def _another_process(self, since: float, until: float) -> bool:
         """Whether what a process told since then may be ended by another one's mark."""

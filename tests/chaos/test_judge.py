@@ -291,6 +291,16 @@ def test_a_router_may_carry_what_a_process_told_that_is_no_more(bound: float) ->
     assert breaches(history) == ["an exact router drops what is gone"]
 
 
+def test_a_pool_that_came_again_unheard_is_still_carried_from_an_ended_process() -> None:
+    unheard = a_call(112, granted="")
+    history = a_history([*beats(100, 105), unheard])
+    history.slices_bound = 90.0
+    history.offers = [Offer("r", 124.0, True, frozenset({"p"}))]
+    assert breaches(history) == ["an exact router drops what is gone"]
+    history.deaf = [Deaf("slot-0", 106, 106, 107, 107, restart=True)]
+    assert breaches(history) == []
+
+
 def test_contents_are_whole_and_not_older_than_the_bound() -> None:
     history = a_history([*beats(100, 103), a_call(104, version=1), *beats(105, 107)])
     history.calls = [
