@@ -60,13 +60,19 @@ async def _for_ever(work: Work) -> None:
 
 
 async def _calls(
-    port: int, path: str, message: Callable[[], bytes], connections: int, at_a_time: int
+    port: int,
+    path: str,
+    message: Callable[[], bytes],
+    connections: int,
+    at_a_time: int,
+    *,
+    service: str = content.SERVICE,
 ) -> list[Work]:
     """So many calls at a time on so many connections, which are opened again when they end."""
 
     async def worker(held: list[h2.Channel]) -> None:
         try:
-            await held[0].unary(content.SERVICE + path, message())
+            await held[0].unary(service + path, message())
         except h2.CallFailed:
             if held[0].is_closed:
                 held[0] = await h2.connect(port, ADDRESS)
@@ -114,6 +120,10 @@ async def _filtered_lists(port: int) -> list[Work]:
         return pb.ListPoolsRequest(filter=wanted).SerializeToString()
 
     return await _calls(port, "ListPools", request, 4, 8)
+
+
+async def _health(port: int) -> list[Work]:
+    return await _calls(port, "Check", lambda: b"", 8, 16, service="/grpc.health.v1.Health/")
 
 
 async def _watches(port: int) -> list[Work]:
@@ -195,6 +205,10 @@ async def _http_filtered_lists(port: int) -> list[Work]:
     )
 
 
+async def _http_metrics(port: int) -> list[Work]:
+    return await _requests(port, lambda: http1.request("GET", "/metrics"), 32)
+
+
 async def _http_pipelined(port: int) -> list[Work]:
     """A thousand requests at a go on each of eight connections."""
     many = http1.request("GET", "/livez") * 1_000
@@ -243,11 +257,13 @@ KINDS: dict[str, Callable[[int], Awaitable[list[Work]]]] = {
     "lists": _lists,
     "filtered lists": _filtered_lists,
     "watches": _watches,
+    "checks of health": _health,
     "connections": _connections,
     "http large bodies": _http_large,
     "http garbage": _http_garbage,
     "http lists": _http_lists,
     "http filtered lists": _http_filtered_lists,
+    "http metrics": _http_metrics,
     "http pipelined": _http_pipelined,
     "http slow bodies": _http_slow,
     "http connections": _http_connections,
