@@ -65,14 +65,12 @@ async def _calls(
     message: Callable[[], bytes],
     connections: int,
     at_a_time: int,
-    *,
-    service: str = content.SERVICE,
 ) -> list[Work]:
     """So many calls at a time on so many connections, which are opened again when they end."""
 
     async def worker(held: list[h2.Channel]) -> None:
         try:
-            await held[0].unary(service + path, message())
+            await held[0].unary(path, message())
         except h2.CallFailed:
             if held[0].is_closed:
                 held[0] = await h2.connect(port, ADDRESS)
@@ -88,30 +86,34 @@ async def _calls(
 
 async def _new_pools(port: int) -> list[Work]:
     return await _calls(
-        port, "RegisterPool", lambda: content.register_request(next(numbers)), 16, 16
+        port,
+        content.SERVICE + "RegisterPool",
+        lambda: content.register_request(next(numbers)),
+        16,
+        16,
     )
 
 
 async def _renewals(port: int) -> list[Work]:
     unknown = pb.RenewPoolsRequest(lease_ids=[f"nobody-{n:09}" for n in range(10_000)])
     request = unknown.SerializeToString()
-    return await _calls(port, "RenewPools", lambda: request, 4, 4)
+    return await _calls(port, content.SERVICE + "RenewPools", lambda: request, 4, 4)
 
 
 async def _garbage(port: int) -> list[Work]:
-    return await _calls(port, "RegisterPool", lambda: b"\xff" * 300, 16, 16)
+    return await _calls(port, content.SERVICE + "RegisterPool", lambda: b"\xff" * 300, 16, 16)
 
 
 async def _large(port: int) -> list[Work]:
     told = content.registration(BEYOND)
     told.capacity.extend([pool_pb2.Capacity(gpu_sku="x", gpu_count=1)] * (LARGE_BYTES // 7))
     request = pb.RegisterPoolRequest(registration=told).SerializeToString()
-    return await _calls(port, "RegisterPool", lambda: request, 4, 4)
+    return await _calls(port, content.SERVICE + "RegisterPool", lambda: request, 4, 4)
 
 
 async def _lists(port: int) -> list[Work]:
     request = pb.ListPoolsRequest(page_size=10_000).SerializeToString()
-    return await _calls(port, "ListPools", lambda: request, 4, 8)
+    return await _calls(port, content.SERVICE + "ListPools", lambda: request, 4, 8)
 
 
 async def _filtered_lists(port: int) -> list[Work]:
@@ -119,11 +121,11 @@ async def _filtered_lists(port: int) -> list[Work]:
         wanted = pb.PoolFilter(models=[f"{next(numbers)}", "Qwen/Qwen3-1B"])
         return pb.ListPoolsRequest(filter=wanted).SerializeToString()
 
-    return await _calls(port, "ListPools", request, 4, 8)
+    return await _calls(port, content.SERVICE + "ListPools", request, 4, 8)
 
 
 async def _health(port: int) -> list[Work]:
-    return await _calls(port, "Check", lambda: b"", 8, 16, service="/grpc.health.v1.Health/")
+    return await _calls(port, "/grpc.health.v1.Health/Check", lambda: b"", 8, 16)
 
 
 async def _watches(port: int) -> list[Work]:
