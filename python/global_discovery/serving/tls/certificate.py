@@ -12,13 +12,22 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from global_discovery.serving.tls.der import (
+    INTEGER,
+    OCTET_STRING,
+    SEQUENCE,
+    Value,
+    expected,
+    first,
+    inner,
+    values,
+)
+
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
-_INTEGER, _SEQUENCE, _UTC_TIME, _GENERALIZED_TIME, _VERSION = 0x02, 0x30, 0x17, 0x18, 0xA0
-_EXTENSIONS, _OCTET_STRING = 0xA3, 0x04
+_UTC_TIME, _GENERALIZED_TIME, _VERSION, _EXTENSIONS = 0x17, 0x18, 0xA0, 0xA3
 _ALTERNATIVE_NAMES = bytes((0x55, 0x1D, 0x11))
 """2.5.29.17, subjectAltName."""
 _DNS_NAME, _URI_NAME = 0x82, 0x86
-_LONG_FORM = 0x80
 _PIVOT_YEAR = 50
 """Two digits below it are of this century (RFC 5280, 4.1.2.5.1)."""
 
@@ -30,12 +39,8 @@ class Certificate(NamedTuple):
     """In hexadecimal, as OpenSSL prints it."""
     not_before: float
     not_after: float
-
-
-class _Value(NamedTuple):
-    tag: int
-    content: bytes
-    rest: bytes
+    der: bytes
+    """All of it."""
 
 
 def certificates(pem: bytes) -> tuple[Certificate, ...]:
@@ -63,11 +68,9 @@ def alternative_names(der: bytes) -> Names:
     """Each name whole, with all that is in it. None of a certificate that cannot be read."""
     found: dict[int, list[str]] = {_DNS_NAME: [], _URI_NAME: []}
     try:
-        for extension in _extensions(der):
-            kind, *_, value = _values(extension.content)
-            if kind.content == _ALTERNATIVE_NAMES:
-                for name in _values(_inner(_expected(value, _OCTET_STRING))):
-                    found.get(name.tag, []).append(name.content.decode("latin-1"))
+        for extension in extensions(der, _ALTERNATIVE_NAMES):
+            for name in values(inner(extension)):
+                found.get(name.tag, []).append(name.content.decode("latin-1"))
     except (ValueError, IndexError):
         return Names()
     return Names(tuple(found[_URI_NAME]), tuple(found[_DNS_NAME]))
@@ -82,55 +85,36 @@ def names_in_pem(pem: bytes) -> Names:
         return Names()
 
 
-def _extensions(der: bytes) -> Iterator[_Value]:
-    for field in _values(_inner(_inner(der))):
+def extensions(der: bytes, kind: bytes) -> Iterator[bytes]:
+    """What a certificate has of one kind, an object identifier. See `der` for what it raises."""
+    for field in values(inner(inner(der))):
         if field.tag == _EXTENSIONS:
-            yield from _values(_inner(field.content))
+            for extension in values(inner(field.content)):
+                identifier, *_, value = values(extension.content)
+                if identifier.content == kind:
+                    yield expected(value, OCTET_STRING)
 
 
-def _values(data: bytes) -> Iterator[_Value]:
-    while data:
-        value = _next(data)
-        yield value
-        data = value.rest
+def public_key(der: bytes) -> bytes:
+    """The content of subjectPublicKeyInfo. See `der` for what it raises."""
+    fields = [field for field in values(inner(inner(der))) if field.tag != _VERSION]
+    return expected(fields[5], SEQUENCE)
 
 
 def _certificate(der: bytes) -> Certificate:
-    field = _next(_inner(_inner(der)))
+    field = first(inner(inner(der)))
     if field.tag == _VERSION:
-        field = _next(field.rest)
-    serial = _expected(field, _INTEGER)
-    algorithm = _next(field.rest)
-    issuer = _next(algorithm.rest)
-    validity = _next(issuer.rest)
-    begins = _next(_expected(validity, _SEQUENCE))
-    ends = _next(begins.rest)
-    return Certificate(f"{int.from_bytes(serial):02X}", _time(begins), _time(ends))
+        field = first(field.rest)
+    serial = expected(field, INTEGER)
+    algorithm = first(field.rest)
+    issuer = first(algorithm.rest)
+    validity = first(issuer.rest)
+    begins = first(expected(validity, SEQUENCE))
+    ends = first(begins.rest)
+    return Certificate(f"{int.from_bytes(serial):02X}", _time(begins), _time(ends), der)
 
 
-def _inner(data: bytes) -> bytes:
-    return _expected(_next(data), _SEQUENCE)
-
-
-def _expected(value: _Value, tag: int) -> bytes:
-    if value.tag != tag:
-        raise ValueError(f"tag {value.tag} has no place here")
-    return value.content
-
-
-def _next(data: bytes) -> _Value:
-    """The first value of DER (X.690, 8.1). Raises IndexError when it is cut off."""
-    tag, length, begin = data[0], data[1], 2
-    if length >= _LONG_FORM:
-        begin += length - _LONG_FORM
-        length = int.from_bytes(data[2:begin])
-    end = begin + length
-    if end > len(data):
-        raise IndexError
-    return _Value(tag, data[begin:end], data[end:])
-
-
-def _time(value: _Value) -> float:
+def _time(value: Value) -> float:
     text = value.content.decode("ascii")
     if value.tag == _UTC_TIME:
         text = ("20" if int(text[:2]) < _PIVOT_YEAR else "19") + text

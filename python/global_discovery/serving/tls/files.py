@@ -17,6 +17,7 @@ from typing import Any
 from global_discovery import pem
 from global_discovery.pem import BadTlsFile
 from global_discovery.serving.tls.certificate import Certificate, certificates
+from global_discovery.serving.tls.fitness import unfit
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ def load(paths: TlsPaths, *, now: float, every_caller_certified: bool = False) -
             raise BadTlsFile(paths.cert, f"the certificate {_outside(leaf, now)}")
         context = _context()
         pem.load_pair(context, paths.cert, paths.key)
+        _refuse_unfit(paths.cert, leaf)
         client_ca = None
         if paths.client_ca is not None:
             client_ca = _next_to_end(paths.client_ca, contents[2], now)
@@ -88,6 +90,15 @@ def _certificates(path: Path, content: bytes) -> tuple[Certificate, ...]:
         return certificates(content)
     except ValueError as error:
         raise BadTlsFile(path, str(error)) from error
+
+
+def _refuse_unfit(path: Path, leaf: Certificate) -> None:
+    try:
+        problem = unfit(leaf.der)
+    except (ValueError, IndexError) as error:
+        raise BadTlsFile(path, "has a certificate that cannot be read") from error
+    if problem is not None:
+        raise BadTlsFile(path, problem)
 
 
 def _outside(certificate: Certificate, now: float) -> str:
