@@ -51,7 +51,7 @@ async def test_a_new_policy_is_taken_once_it_was_seen_twice(kept: Kept) -> None:
     assert (kept.cluster, kept.changes) == ("east", 0)
     await kept.look(1)
     assert (kept.cluster, kept.changes) == ("north", 1)
-    assert kept.events == [(Event.POLICY_TAKEN, {"rules": 3})]
+    assert kept.events == [(Event.POLICY_TAKEN, {"rules": 3, "rules_before": 3})]
     await kept.look()
     assert len(kept.events) == 1
 

@@ -2,8 +2,10 @@
 
 import argparse
 import asyncio
+import math
 import random
 import sys
+from collections.abc import Sequence
 
 from chaos.digest import digest
 from chaos.run import Ran, ran
@@ -12,12 +14,12 @@ from chaos.world import SCENARIOS
 SECONDS = 40.0
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
     parser.add_argument("--seed", default="", help="repeats the faults of an earlier run")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="of faults, a scenario")
+    parser.add_argument("--seconds", type=_seconds, default=SECONDS, help="of faults, a scenario")
     parser.add_argument("--scenario", nargs="+", choices=SCENARIOS, default=list(SCENARIOS))
-    given = parser.parse_args()
+    given = parser.parse_args(argv)
     seed = given.seed or str(random.SystemRandom().randrange(1_000_000))
     _say(f"seed {seed}")
     breaches: list[tuple[str, str]] = []
@@ -31,6 +33,13 @@ def main() -> int:
     again = f'make chaos SEED={seed} SECONDS={given.seconds:g} SCENARIO="{scenarios}"'
     _say(f"{'FAIL' if breaches else 'PASS'}; to repeat it: {again}")
     return 1 if breaches else 0
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no time in which anything could be judged")
+    return seconds
 
 
 def _tell(told: Ran) -> None:

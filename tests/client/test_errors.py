@@ -57,6 +57,15 @@ def test_causes_are_told_to_the_last_one_and_never_in_a_circle() -> None:
     assert list(causes(first)) == ["one", "KeyError", "three"]
 
 
+@pytest.mark.parametrize("words", ["not here", "INVALID_ARGUMENT:not here"])
+def test_a_cause_of_grpc_names_its_code_once_whether_or_not_its_words_begin_with_it(
+    words: str,
+) -> None:
+    metadata = grpc.aio.Metadata()
+    error = grpc.aio.AioRpcError(INVALID, metadata, metadata, debug_error_string=words)
+    assert list(causes(error)) == ["INVALID_ARGUMENT: not here"]
+
+
 def test_a_suppressed_context_is_no_cause() -> None:
     error = ValueError("one")
     error.__context__, error.__suppress_context__ = ValueError("hidden"), True

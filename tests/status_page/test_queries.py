@@ -48,6 +48,7 @@ async def test_a_bad_query_of_a_browser_is_400_as_a_page(rest: RestUnderTest, pa
     page = await page_of(rest, path, status=400)
     assert page.by_id("error-title").text == "Bad Request 400"
     assert page.every("a", lambda link: link.attributes["href"] == "/")
+    assert page.every("script") == [], "an error page must not ask again and again"
 
 
 async def test_too_many_values_of_a_filter_are_422_as_for_the_list(rest: RestUnderTest) -> None:

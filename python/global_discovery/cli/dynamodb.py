@@ -8,11 +8,10 @@ import argparse
 import asyncio
 import dataclasses
 import os
-import sys
 from typing import Any
 
 from global_discovery.cli.arguments import Misused
-from global_discovery.cli.ending import DONE, Failed
+from global_discovery.cli.ending import DONE, Failed, write
 from global_discovery.cli.extras import needs
 from global_discovery.cli.flags import FlagTable, Heading, Refused, Values
 from global_discovery.cli.serve_flags.stores import (
@@ -60,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         made = asyncio.run(_create(values))
     except OSError as problem:
         raise Failed(f"{problem}") from None
-    sys.stdout.write(f"{values[TABLE]} {'is made' if made else 'was there, and is right'}\n")
+    write(f"{values[TABLE]} {'is made' if made else 'was there, and is right'}\n")
     return DONE
 
 

@@ -1,17 +1,19 @@
-"""How a command ends: its exit status, and what a signal or a closed pipe does to it.
+"""How a command ends: its exit status, and what a signal or its output does to it.
 
 0 it did what was asked; 1 it failed, with a sentence on standard error; 2 it was
 called wrongly; 130 Ctrl-C and 143 SIGTERM ended it; 141 nobody reads its output
-any more, about which nothing is said.
+any more, about which nothing is said. Output that cannot be written for another
+reason, as on a full disk, is a failure like any other.
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import stat
 import sys
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Coroutine, Iterator
+from typing import Any, TextIO
 
 DONE, FAILED, MISUSED = 0, 1, 2
 INTERRUPTED, NOT_READ, TERMINATED = (
@@ -21,6 +23,39 @@ INTERRUPTED, NOT_READ, TERMINATED = (
 
 class Failed(Exception):
     """A sentence about why a command failed, fit for a terminal."""
+
+
+def write(text: str) -> None:
+    """Writes to standard output, now. Raises BrokenPipeError, and Failed as `writing`."""
+    with writing():
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def writing() -> Iterator[None]:
+    """For what writes to standard output, and does nothing else that may fail.
+
+    Raises Failed where it cannot be written; what comes later then goes nowhere.
+    BrokenPipeError stays what it is.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        stop_writing(sys.stdout)
+        raise Failed(f"standard output cannot be written: {error.strerror or error}") from None
+
+
+def complain(sentence: str) -> None:
+    """Says on standard error what is wrong, where that can be written to."""
+    if sys.stderr is None:
+        return
+    try:
+        sys.stderr.write(f"global-discovery: {sentence}\n")
+    except OSError:  # the exit status is all that is left to say it with
+        stop_writing(sys.stderr)
 
 
 def run_until_stopped(work: Coroutine[Any, Any, None]) -> int:
@@ -55,7 +90,7 @@ async def _until_stopped(work: Coroutine[Any, Any, None]) -> int:
         if not ended_by:
             raise
         if ended_by[0] == NOT_READ:
-            stop_writing()
+            stop_writing(sys.stdout)
         return ended_by[0]
     finally:
         if piped:
@@ -63,8 +98,8 @@ async def _until_stopped(work: Coroutine[Any, Any, None]) -> int:
     return DONE
 
 
-def stop_writing() -> None:
-    """After a closed pipe: what is still buffered goes nowhere, without an error at exit."""
+def stop_writing(stream: TextIO) -> None:
+    """After an error of it: what is still buffered goes nowhere, without an error at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
+    os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 
 from global_discovery.cli.arguments import add_server, nonempty_text, servers_of, tls_of
-from global_discovery.cli.ending import Failed, run_until_stopped
+from global_discovery.cli.ending import Failed, run_until_stopped, write
 from global_discovery.cli.events import Events, event_document, event_lines, json_text
 from global_discovery.cli.kinds import POOLS, ROUTERS, Kind
 from global_discovery.client import CallFailed, list_pools, watch_pools
@@ -151,7 +151,7 @@ async def _list(request: _Request, *, as_json: bool) -> None:
         table.print_list(kind, listing)
         return
     entries = [kind.document(entry) for entry in listing.entries]
-    sys.stdout.write(json_text({kind.plural: entries, **kind.mark_document(listing.mark)}) + "\n")
+    write(json_text({kind.plural: entries, **kind.mark_document(listing.mark)}) + "\n")
 
 
 async def _watch_lines(request: _Request, *, as_json: bool) -> None:
@@ -166,8 +166,7 @@ async def _watch_lines(request: _Request, *, as_json: bool) -> None:
                 else:
                     lines.extend(event_lines(event, request.kind))
             if lines:
-                sys.stdout.write("\n".join(lines) + "\n")
-                sys.stdout.flush()
+                write("\n".join(lines) + "\n")
 
 
 async def _watch_table(request: _Request) -> None:

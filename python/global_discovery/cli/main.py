@@ -18,7 +18,9 @@ from global_discovery.cli.ending import (
     MISUSED,
     NOT_READ,
     Failed,
+    complain,
     stop_writing,
+    writing,
 )
 from global_discovery.cli.parser import Parser
 from global_discovery.cli.text import safe
@@ -63,13 +65,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = make_parser().parse_args(argv)
         status = _RUN[args.command](args)
         if sys.stdout is not None:
-            sys.stdout.flush()
+            with writing():
+                sys.stdout.flush()
     except Misused as misuse:
         return _say(f"{misuse}", MISUSED)
     except (Failed, CallFailed) as failure:
         return _say(safe(str(failure)), FAILED)
     except BrokenPipeError:
-        stop_writing()
+        stop_writing(sys.stdout)
         return NOT_READ
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -77,8 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _say(sentence: str, status: int) -> int:
-    if sys.stderr is not None:
-        sys.stderr.write(f"global-discovery: {sentence}\n")
+    complain(sentence)
     return status
 
 

@@ -4,7 +4,13 @@
 """
 
 import argparse
-from typing import Any, NoReturn
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from global_discovery.cli.ending import write
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 REFUSED = 2
 
@@ -21,3 +27,10 @@ class Parser(argparse.ArgumentParser):
         """Says it without the usage, and without a control character that was typed in."""
         shown = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in message)
         self.exit(REFUSED, f"{self.prog}: {shown}\n")
+
+    def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
+        """As argparse, which however keeps quiet about help that could not be written."""
+        if file is not None and file is sys.stdout:
+            write(message)
+        else:
+            super()._print_message(message, file)

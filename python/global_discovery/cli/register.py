@@ -21,7 +21,15 @@ from global_discovery.cli.arguments import (
     servers_of,
     tls_of,
 )
-from global_discovery.cli.ending import DONE, FAILED, NOT_READ, stop_writing
+from global_discovery.cli.ending import (
+    DONE,
+    FAILED,
+    NOT_READ,
+    Failed,
+    complain,
+    stop_writing,
+    write,
+)
 from global_discovery.cli.signals import StopSignals
 from global_discovery.cli.text import number, safe, seconds_text
 from global_discovery.client import CallFailed, HeartbeatState, PoolHeartbeat, TlsSettings
@@ -114,7 +122,7 @@ async def _register(
     if said.unheard:
         return NOT_READ
     held = heartbeat.state.lease is not None
-    return FAILED if held and not withdrawn else DONE
+    return FAILED if said.unwritten or (held and not withdrawn) else DONE
 
 
 class _Said:
@@ -127,6 +135,8 @@ class _Said:
         """What the pool was refused with before it was ever registered."""
         self.unheard = False
         """Nobody reads what is printed."""
+        self.unwritten = False
+        """Nothing is printed any more. The pool stays registered: it outweighs its lines."""
         self._pool = safe(pool)
         self._registered = False
         self._failing_since: float | None = None
@@ -176,12 +186,14 @@ class _Said:
 
     def _print(self, line: str) -> None:
         try:
-            sys.stdout.write(f"{line}\n")
-            sys.stdout.flush()
+            write(f"{line}\n")
         except BrokenPipeError:
-            stop_writing()
+            stop_writing(sys.stdout)
             self.unheard = True
             self.over.set()
+        except Failed as failure:
+            complain(f"{failure}; {self._pool} is kept all the same")
+            self.unwritten = True
 
 
 def _capacity(text: str) -> pool_pb2.Capacity:

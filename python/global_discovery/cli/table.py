@@ -2,7 +2,8 @@
 
 No markup is read and nothing is highlighted: every text is escaped and put in as
 it is. On a pipe a table is as wide as its content and has no colour, whatever
-the environment asks for; `NO_COLOR` counts on a terminal.
+the environment asks for; `NO_COLOR` counts on a terminal. Where standard output
+cannot be written, it raises as `ending.writing` says.
 """
 
 import sys
@@ -15,6 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from global_discovery.cli.ending import writing
 from global_discovery.cli.events import unconnected_text
 from global_discovery.cli.kinds import Kind
 from global_discovery.cli.text import count, safe, seconds_text
@@ -42,8 +44,9 @@ def console() -> Console:
 def print_list(kind: Kind, listing: Listing[Any]) -> None:
     """The table of a list, and its mark below."""
     out = console()
-    out.print(_table(kind, listing.entries, ()))
-    out.print(_summary(kind, len(listing.entries), 0, listing.mark))
+    with writing():
+        out.print(_table(kind, listing.entries, ()))
+        out.print(_summary(kind, len(listing.entries), 0, listing.mark))
 
 
 class LiveTable:
@@ -56,17 +59,21 @@ class LiveTable:
 
     def __enter__(self) -> Self:
         """Takes the terminal."""
-        self._live.start()
+        with writing():
+            self._live.start()
         return self
 
     def __exit__(self, *_error: object) -> None:
         """Gives it back, with the last table left standing."""
-        self._live.stop()
+        with writing():
+            self._live.stop()
 
     def draw(self, state: WatchState[Any], now: float | None = None) -> None:
         """Shows a state. `now`, for the ages, is on the monotonic clock."""
         moment = time.monotonic() if now is None else now
-        self._live.update(_watched(self._kind, state, moment), refresh=True)
+        shown = _watched(self._kind, state, moment)
+        with writing():
+            self._live.update(shown, refresh=True)
 
 
 def _watched(kind: Kind, state: WatchState[Any], now: float) -> RenderableType:

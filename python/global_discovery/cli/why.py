@@ -6,13 +6,12 @@ output.
 """
 
 import argparse
-import sys
 from typing import Any
 
 import grpc
 
 from global_discovery.cli.arguments import add_server, pool_key, servers_of, shown, tls_of
-from global_discovery.cli.ending import DONE, FAILED, Failed, run_until_stopped
+from global_discovery.cli.ending import DONE, FAILED, Failed, run_until_stopped, write
 from global_discovery.cli.events import json_text
 from global_discovery.cli.explanation import document, lines
 from global_discovery.client import CallFailed, TlsSettings
@@ -71,7 +70,7 @@ async def _explain(
             "for the pool's key in its log"
         ) from error
     text = json_text(document(explanation)) if as_json else "\n".join(lines(explanation, server))
-    sys.stdout.write(f"{text}\n")
+    write(f"{text}\n")
     told.append(explanation.HasField("pool"))
 
 

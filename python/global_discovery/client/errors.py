@@ -121,7 +121,9 @@ def causes(error: BaseException) -> Iterator[str]:
 
 def _sentence(error: BaseException) -> str:
     if isinstance(error, grpc.aio.AioRpcError):
-        told = f"{error.code().name}: {error.debug_error_string() or error.details() or ''}"
+        code, what = error.code().name, error.debug_error_string() or error.details() or ""
+        # gRPC's own words begin with the code in some of its releases, and not in others.
+        told = f"{code}: {what.removeprefix(f'{code}:').lstrip()}"
     else:
         told = str(error) or type(error).__name__
     return told[:MAX_TOLD_CHARACTERS]

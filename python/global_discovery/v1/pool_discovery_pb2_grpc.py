@@ -172,7 +172,11 @@ class PoolDiscoveryServiceServicer:
         Beside it, it keeps the *carried* pools: those known before, from this or
         another server, or left as `unlisted`, that are not in the fold. While the
         mark is estimated it offers both. A snapshot never drops a carried pool,
-        `removed` always does, and the first exact mark drops them all.
+        `removed` always does. An exact mark drops the carried pools that its own
+        process told, and those told longer ago than the mark's bound, the longer
+        of its two. One that another process told more recently, as the process
+        before a restart, may live and be missing from the view: it is offered
+        until the first exact mark that comes after that bound.
 
         It treats three idle intervals without a message as a dead stream, and it
         must be prepared for the stream to end at any time: with OK when it was

@@ -78,6 +78,7 @@ class PolicyKeeper:
         except BadPolicy as error:
             self._refuse(str(error))
             return
+        before = self.rules
         if policy is not None:
             self._content, self._policy = content, policy
             self._rights.clear()
@@ -85,7 +86,7 @@ class PolicyKeeper:
             self.changed()
         if policy is not None or (self._refusal is not None and content == self._content):
             self._refusal = None
-            self._report(Event.POLICY_TAKEN, rules=self.rules)
+            self._report(Event.POLICY_TAKEN, rules=self.rules, rules_before=before)
 
     def _news(self) -> tuple[bytes, Policy | None]:
         """Runs in a thread: a disk that hangs must not hold up the loop."""

@@ -178,8 +178,9 @@ _LIST_POOLS = _operation(
     description="Values of one filter are alternatives, filters combine with *and*; comparison is "
     f"exact; at most {MAX_VALUES} different values a filter. A "
     "complete list replaces what the caller had from the same instance, see "
-    f"`{INSTANCE}`; what another one told less than `bound_secs` ago may be missing from it, so "
-    "keep that until a complete list comes later. One that is not complete is merged. An unknown "
+    f"`{INSTANCE}`; what another one told less than `bound_secs` ago, or `slices_bound_secs` where "
+    "that is there and longer, may be missing from it, so keep that until a complete list comes "
+    "later. One that is not complete is merged. An unknown "
     "query parameter is 400.",
     parameters=[
         *(

@@ -104,7 +104,7 @@ _CONTENT: Schema = {
 _MARK: Schema = {
     "complete": {
         "type": "boolean",
-        "description": "Whether nothing registered longer ago than `bound_secs` is missing.",
+        "description": "Whether nothing registered longer ago than the bound is missing.",
     },
     "reasons": {
         "type": "array",
