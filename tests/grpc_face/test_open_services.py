@@ -8,10 +8,14 @@ import grpc
 import pytest
 import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from prometheus_client import CollectorRegistry
 
 from global_discovery.domain.access import NO_KEY, Rights
 from global_discovery.serving import turns
+from global_discovery.serving.grpc.open_services import OpenServices
+from global_discovery.serving.grpc.service import SERVICE
 from global_discovery.serving.limits import ServiceLimits
+from global_discovery.serving.metrics import CallMetrics
 from global_discovery.serving.service import Service
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceStub
@@ -124,3 +128,21 @@ async def test_a_bad_token_does_not_keep_anybody_from_asking_for_health(strict: 
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
         listed = await refused(PoolDiscoveryServiceStub(channel).ListPools(pb.ListPoolsRequest()))
         assert listed.code is grpc.StatusCode.UNAUTHENTICATED
+
+
+class GoneClient:
+    """As much of a context as is asked for, of a client that went."""
+
+    def peer(self) -> str:
+        return "ipv4:10.0.0.1:1"
+
+
+async def test_a_client_that_goes_while_it_is_written_to_is_no_fault(service: Service) -> None:
+    async def writes(request: bytes, context: Any) -> None:
+        del request, context
+        raise grpc.aio.UsageError("the call is over")
+
+    metrics = CallMetrics(CollectorRegistry())
+    services = OpenServices(service.core, service.guard, metrics, SERVICE)
+    with pytest.raises(asyncio.CancelledError):
+        await services._call("Watch", bytes, writes)(b"", GoneClient())  # type: ignore[arg-type]

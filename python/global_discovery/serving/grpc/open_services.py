@@ -5,6 +5,7 @@ not parse is INVALID_ARGUMENT and not a fault with a stack trace, a caller has i
 and its budget, and streams have places, as many as watchers have. No identity is asked.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
@@ -91,6 +92,9 @@ class OpenServices:
             except grpc.aio.AbortError:
                 code = context.code().name
                 raise
+            except grpc.aio.BaseError:
+                # The call is over for gRPC: its client went while we wrote to it.
+                raise asyncio.CancelledError from None
             finally:
                 self._metrics.answered(FACE, method, code, None)
 
