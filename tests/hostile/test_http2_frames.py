@@ -1,6 +1,8 @@
 """The gRPC port, spoken to in HTTP/2 that no client would speak: the others are served on."""
 
 import itertools
+import socket
+import time
 from collections.abc import Iterable
 
 import pytest
@@ -109,6 +111,15 @@ def test_a_flood_is_survived(target: Target, what: str) -> None:
     for _ in range(3):
         send(target.grpc_port, list(FLOODS[what]))
         target.pools()
+
+
+def test_a_caller_who_goes_while_it_is_answered_is_no_fault(target: Target) -> None:
+    calls = b"".join(nothing_fits(200))
+    for milliseconds in range(0, 60, 2):
+        with socket.create_connection(("127.0.0.1", target.grpc_port)) as connection:
+            connection.sendall(calls)
+            time.sleep(milliseconds / 1000)  # some answers are being sent, whenever that is
+    target.pools()
 
 
 def frames() -> st.SearchStrategy[bytes]:

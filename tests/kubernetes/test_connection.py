@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import json
+import os
 import ssl
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from global_discovery.kubernetes.credentials import (
 )
 from global_discovery.kubernetes.failures import CallFailed, Failure
 from support.fake_kube_api import Answer, Hang, fake_kube_api, forbidden, unauthorized
-from support.kube_reading import Reading, a_slice, reading
+from support.kube_reading import PATIENCE_SECONDS, Reading, a_slice, reading
 from support.timer import MovedTimer
 
 SLICES = "/apis/discovery.k8s.io/v1/endpointslices"
@@ -55,13 +57,17 @@ async def started_child(it: Reading, file: Path) -> int:
     return int(written[0])
 
 
-def is_running(process: int) -> bool:
-    """Whether it is there and not only waits for somebody to ask how it ended."""
+@contextlib.contextmanager
+def end_of(process: int) -> Iterator[asyncio.Event]:
+    """Set once a process has ended, whoever asks how (pidfd_open(2))."""
+    ended, loop = asyncio.Event(), asyncio.get_running_loop()
+    descriptor = os.pidfd_open(process)
+    loop.add_reader(descriptor, ended.set)
     try:
-        state = Path(f"/proc/{process}/stat").read_text()
-    except OSError:
-        return False
-    return state.rpartition(")")[2].split()[0] != "Z"
+        yield ended
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
 
 
 async def test_a_token_file_that_is_rotated_is_read_before_the_next_request(
@@ -120,11 +126,11 @@ async def test_a_plugin_that_hangs_is_ended_with_what_it_started(tmp_path: Path)
     }
     async with fake_kube_api() as api, reading(api, tmp_path, user={"exec": plugin}) as it:
         it.drive(until=1)
-        child = await started_child(it, tmp_path / "child")
-        it.timer.advance(LOAD_SECONDS)
-        await it.driving
-        assert [told["reason"] for told in it.said(Event.WATCH_FAILING)] == ["credentials"]
-        await it.until(lambda: not is_running(child))
+        with end_of(await started_child(it, tmp_path / "child")) as ended:
+            it.timer.advance(LOAD_SECONDS)
+            await it.driving
+            assert [told["reason"] for told in it.said(Event.WATCH_FAILING)] == ["credentials"]
+            await asyncio.wait_for(ended.wait(), PATIENCE_SECONDS)
 
 
 async def test_a_plugin_that_hangs_does_not_outlive_its_reader(tmp_path: Path) -> None:
@@ -134,10 +140,11 @@ async def test_a_plugin_that_hangs_does_not_outlive_its_reader(tmp_path: Path) -
         "args": ["-c", 'echo $$ > "$0"; exec sleep 1000', str(tmp_path / "child")],
         "interactiveMode": "Never",
     }
-    async with fake_kube_api() as api, reading(api, tmp_path, user={"exec": plugin}) as it:
-        it.drive()
-        child = await started_child(it, tmp_path / "child")
-    assert not is_running(child)
+    with contextlib.ExitStack() as until:
+        async with fake_kube_api() as api, reading(api, tmp_path, user={"exec": plugin}) as it:
+            it.drive()
+            ended = until.enter_context(end_of(await started_child(it, tmp_path / "child")))
+        await asyncio.wait_for(ended.wait(), PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import asyncio
 
 import grpc
 
-from global_discovery.serving.grpc.library_log import leave_out_callers_bytes
+from global_discovery.serving.grpc.library_log import leave_out_callers_doings
 from global_discovery.serving.grpc.open_services import OpenServices
 from global_discovery.serving.grpc.service import SERVICE, PoolDiscovery
 from global_discovery.serving.grpc.steady import steady_server
@@ -72,7 +72,7 @@ class GrpcFace:
         limits: ServiceLimits | None = None,
     ) -> None:
         """Binds the address, in plain text without `credentials`. Raises OSError when it cannot."""
-        leave_out_callers_bytes()
+        leave_out_callers_doings()
         self._server = steady_server([*OPTIONS, *_limiting(limits or ServiceLimits())])
         self._stopping = False
         self.health = open_services.health
