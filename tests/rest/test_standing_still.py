@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from global_discovery.serving.rest.connection import Limits
+from global_discovery.serving.rest.unread import UnreadAnswer
 from support.rest import RestUnderTest, a_body, a_rest_face, parse_replies
 
 BODY = json.dumps(a_body()).encode()
@@ -152,7 +153,7 @@ async def test_a_caller_that_read_while_we_stood_still_is_not_cut(
         await rest.until(lambda: not rest.connections)
         with await connected(rest) as sock:
             sock.send(b"GET /pools HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-            await rest.until(lambda: rest.connections[0]._write_timer)
+            await rest.until(lambda: _unread(rest).is_watched)
             stand_still(monkeypatch, 31.0)
             data = b""
             with contextlib.suppress(BlockingIOError):
@@ -160,3 +161,9 @@ async def test_a_caller_that_read_while_we_stood_still_is_not_cut(
                     data += piece
             [reply] = parse_replies(data + await received(sock))
             assert len(reply.json["pools"]) == 200
+
+
+def _unread(rest: RestUnderTest) -> UnreadAnswer:
+    unread = rest.connections[0]._unread
+    assert unread is not None
+    return unread

@@ -1,7 +1,7 @@
 """One HTTP connection, bounded in every direction, and never answered with a stack trace.
 
 aiohttp parses HTTP and keeps the connection. What it leaves open is closed here:
-headers that do not come to an end, a caller that does not read its answer,
+headers that do not come to an end, requests in crumbs, a caller that does not read its answer,
 bytes that are no HTTP (answered with a problem document, without a line in the
 log), a caller that ends its own side after its last request and waits for the
 answer, and an end of the process that waits for nobody but the calls under way.
@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from aiohttp import web
@@ -23,7 +22,9 @@ from aiohttp.web_protocol import RequestHandler, RequestPayloadError, _ErrInfo
 from global_discovery.serving.caller import peer_address
 from global_discovery.serving.rest import problem
 from global_discovery.serving.rest.deadline import TURNS, Deadline
+from global_discovery.serving.rest.pacing import Pacing
 from global_discovery.serving.rest.problem import Problem
+from global_discovery.serving.rest.unread import UnreadAnswer
 from global_discovery.serving.tls.certificate import Names, alternative_names
 
 if TYPE_CHECKING:
@@ -80,18 +81,17 @@ class Connection(RequestHandler):
         self._server = server
         self._limits = limits
         self._headers_timer: Deadline | None = None
-        self._write_timer: Deadline | None = None
         self._body: StreamReader = EMPTY_PAYLOAD
         """Of the last request that came in, as long as some of it is missing."""
         self._head_bytes = 0
         """Of a head that has not come to its end."""
-        self._resumes = 0
-        """How often the caller has read on after it had paused us."""
         self._ended: asyncio.Event | None = None
         self._at_hand: web.BaseRequest | None = None
         """The request that was taken from the queue and has no answer yet."""
         self._sends_no_more = False
         self._open: asyncio.Transport | None = None
+        self._pacing: Pacing | None = None
+        self._unread: UnreadAnswer | None = None
         self._is_refused = False
         self.peer = ""
         """The address at the other end, in its canonical form."""
@@ -106,6 +106,8 @@ class Connection(RequestHandler):
         if not self._admitted(self._open):
             return
         super().connection_made(transport)
+        self._pacing = Pacing(self._open, self._loop, self._has_room)
+        self._unread = UnreadAnswer(self._open, self._loop, self._limits.write_seconds)
         self._server.opened(self)
         tls = transport.get_extra_info("ssl_object")
         certificate = None if tls is None else tls.getpeercert(binary_form=True)
@@ -133,7 +135,10 @@ class Connection(RequestHandler):
             self._open = None
             return
         self._stop_headers_timer()
-        self._stop_write_timer()
+        if self._unread is not None:
+            self._unread.stop()
+        if self._pacing is not None:
+            self._pacing.stop()
         super().connection_lost(exc)
         self._open = None
         if self._ended is not None:
@@ -164,6 +169,11 @@ class Connection(RequestHandler):
             self._body, self._head_bytes = EMPTY_PAYLOAD if body.is_eof() else body, 0
         elif not in_body:
             self._count_head(len(data))
+        if data and self._pacing is not None:
+            if self._request_count != requests or (in_body and self._body.is_eof()):
+                self._pacing.finished()
+            else:
+                self._pacing.got(len(data))
         waiter = self._waiter
         if waiter is None or waiter.done():
             if self._headers_timer is not None:
@@ -174,25 +184,35 @@ class Connection(RequestHandler):
             seconds = self._limits.headers_seconds
             self._headers_timer = Deadline(self._loop, seconds, self._headers_late)
 
+    def resume_reading(self, resume_parser: bool = True) -> None:  # noqa: FBT001, FBT002 - as there
+        """Called by aiohttp, whenever it has taken something of a body."""
+        super().resume_reading(resume_parser)
+        if self._pacing is not None:
+            self._pacing.hold()
+
+    def _has_room(self) -> bool:
+        """Whether a body has room for what would be read."""
+        return not (self._reading_paused or self._buffer_paused)
+
     async def start(self) -> None:
         """Serves until the connection ends; what it leaves unsent is then given up in time."""
         try:
             await super().start()
         finally:
-            transport = self._open
-            if transport is not None and self._unread():
-                self._loop.call_later(self._limits.write_seconds, transport.abort)
+            if self._open is not None and self._unread is not None:
+                self._unread.given_up()
 
     def pause_writing(self) -> None:
         """Called by the loop: the caller does not read as fast as we write."""
         super().pause_writing()
-        if self._write_timer is None:
-            self._watch_reader()
+        if self._unread is not None:
+            self._unread.paused()
 
     def resume_writing(self) -> None:
         """Called by the loop."""
         super().resume_writing()
-        self._resumes += 1
+        if self._unread is not None:
+            self._unread.resumed()
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
@@ -347,38 +367,6 @@ class Connection(RequestHandler):
         if self._headers_timer is not None:
             self._headers_timer.cancel()
             self._headers_timer = None
-
-    def _unread(self) -> int:
-        """How many bytes wait for the caller to read on."""
-        try:
-            return 0 if self._open is None else self._open.get_write_buffer_size()
-        except AttributeError:  # asyncio's TLS transport was closed twice, or aborted
-            return 0
-
-    def _watch_reader(self) -> None:
-        """One timer while anything waits to be read, however often we are paused."""
-        transport = self._open
-        self._write_timer = None
-        if transport is not None and self._paused:
-            seen = (self._resumes, self._unread())
-            seconds = self._limits.write_seconds
-            check = partial(self._check_reader, *seen)
-            self._write_timer = Deadline(self._loop, seconds, check)
-
-    def _check_reader(self, resumes: int, left: int) -> None:
-        transport = self._open
-        if transport is None:
-            return
-        read_on = self._resumes != resumes or self._unread() < left
-        if self._paused and not read_on:
-            transport.abort()
-        else:
-            self._watch_reader()
-
-    def _stop_write_timer(self) -> None:
-        if self._write_timer is not None:
-            self._write_timer.cancel()
-            self._write_timer = None
 
     def _fail_unfinished_body(self) -> None:
         """A body whose framing broke ends with an error; aiohttp would have it wait."""
