@@ -2,8 +2,8 @@
 
 `python bench/abuser.py KIND GRPC_PORT HTTP_PORT`: prints a line once it has begun, and
 ends with its standard input; then prints how often it did its thing. It comes from
-127.0.0.2, so that the service can tell it from everyone else, and gets what the service
-and the load beside it leave of the machine, since they are what is measured.
+127.0.0.2, so that the service can tell it from everyone else, and is nice to the load
+beside it, which is what is measured.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ numbers = count(BEYOND)
 
 def main() -> None:
     kind, grpc_port, http_port = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    os.nice(15)
     asyncio.run(_abuse(kind, grpc_port, http_port))
 
 
@@ -54,6 +54,17 @@ async def _for_ever(work: Work) -> None:
             next(done)
         except (OSError, h2.CallFailed, EOFError, ValueError):
             await asyncio.sleep(0.01)
+
+
+async def _no_calls(port: int) -> list[Work]:
+    """Keeps the machine as busy as the others do, and leaves the service alone."""
+    del port
+
+    async def one() -> None:
+        sum(range(10_000))
+        await asyncio.sleep(0)
+
+    return [one]
 
 
 # -- over gRPC -------------------------------------------------------------------
@@ -253,6 +264,7 @@ async def _http_connections(port: int) -> list[Work]:
 
 
 KINDS: dict[str, Callable[[int], Awaitable[list[Work]]]] = {
+    "no calls": _no_calls,
     "renewals of unknown leases": _renewals,
     "garbage": _garbage,
     "large messages": _large,

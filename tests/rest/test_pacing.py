@@ -6,13 +6,7 @@ import json
 import pytest
 
 from global_discovery.serving.rest import pacing
-from global_discovery.serving.rest.pacing import (
-    CRUMB_BYTES,
-    FIRST_SECONDS,
-    FREE_PIECES,
-    LONGEST_SECONDS,
-    Pacing,
-)
+from global_discovery.serving.rest.pacing import LONGEST_SECONDS, SHORTEST_SECONDS, Pacing
 from support.clock import FakeClock
 from support.hand_loop import HandLoop
 from support.rest import RestUnderTest, a_body, a_rest_face, parse_replies
@@ -47,13 +41,12 @@ class Paced:
         self.has_room = True
         self.pacing = Pacing(self.reads, self.loop, lambda: self.has_room)  # type: ignore[arg-type]
 
-    def crumbs(self, count: int) -> None:
-        """So many come, each once it is read."""
+    def crumbs(self, count: int, *, every: float) -> None:
+        """So many come, each so many seconds after the last one and once it is read."""
         for _ in range(count):
-            if not self.reads.reading:
-                self.loop.advance(LONGEST_SECONDS)
-            assert self.reads.reading
-            self.pacing.got(1)
+            self.loop.advance(every)
+            self.unread_for()
+            self.pacing.unfinished()
 
     def unread_for(self) -> float:
         """How long it is not read now, in seconds."""
@@ -68,63 +61,61 @@ def paced() -> Paced:
     return Paced()
 
 
-def test_the_first_pieces_are_read_as_they_come(paced: Paced) -> None:
-    for _ in range(FREE_PIECES):
-        paced.pacing.got(1)
+def test_pieces_that_follow_each_other_are_read_as_they_come(paced: Paced) -> None:
+    for _ in range(1_000):
+        paced.loop.advance(SHORTEST_SECONDS * 0.9)
+        paced.pacing.unfinished()
         assert paced.reads.reading
-    paced.pacing.got(1)
-    assert not paced.reads.reading
 
 
-def test_it_is_left_unread_for_ever_longer_up_to_the_longest(
-    paced: Paced, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("pause", "least", "most"), [(0.05, 0.05, 0.1), (1.0, 1.0, 2.0), (9.0, 1.25, 2.5)]
+)
+def test_after_a_pause_it_is_not_read_for_up_to_twice_as_long(
+    pause: float, least: float, most: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pacing.random, "uniform", lambda _, longest: longest)
-    paced.crumbs(FREE_PIECES)
-    waits = []
-    for _ in range(12):
-        paced.pacing.got(1)
-        waits.append(paced.unread_for())
-    assert waits == pytest.approx(
-        [min(FIRST_SECONDS * 2**n, LONGEST_SECONDS) for n in range(1, 13)], abs=0.002
-    )
+    unread = []
+    for chosen in (lambda low, _: low, lambda _, high: high):
+        monkeypatch.setattr(pacing.random, "uniform", chosen)
+        paced = Paced()
+        paced.crumbs(2, every=pause)
+        unread.append(paced.unread_for())
+    assert unread == pytest.approx([least, most], abs=0.002)
 
 
 def test_thousands_at_once_are_read_on_at_different_moments() -> None:
-    clock = FakeClock()
-    loop = HandLoop(clock)
+    paced = Paced()
     all_reads = [Reads() for _ in range(2_000)]
-    for reads in all_reads:
-        one = Pacing(reads, loop)  # type: ignore[arg-type]
-        for _ in range(FREE_PIECES + 20):
-            reads.reading or loop.advance(LONGEST_SECONDS)
-            one.got(1)
-    unread = sum(not reads.reading for reads in all_reads)
-    most = 0
+    all_pacing = [Pacing(reads, paced.loop) for reads in all_reads]  # type: ignore[arg-type]
+    for one in all_pacing:
+        one.unfinished()
+    paced.loop.advance(1.0)
+    for one in all_pacing:
+        one.unfinished()
+    unread, most = len(all_reads), 0
     while unread:
-        loop.advance(LONGEST_SECONDS / 100)
+        paced.loop.advance(LONGEST_SECONDS / 100)
         left = sum(not reads.reading for reads in all_reads)
         most, unread = max(most, unread - left), left
     assert most < 200
 
 
-def test_large_pieces_and_new_requests_are_no_crumbs(paced: Paced) -> None:
-    for _ in range(10 * FREE_PIECES):
-        paced.pacing.got(CRUMB_BYTES)
-        paced.pacing.got(1)
-        paced.pacing.finished()
+def test_a_new_request_is_not_held_back_for_the_pause_before_it(paced: Paced) -> None:
+    paced.crumbs(1, every=1.0)
+    paced.pacing.begin_anew()
+    paced.crumbs(1, every=60.0)
     assert paced.reads.reading
 
 
 def test_it_does_not_read_on_when_there_is_no_room(paced: Paced) -> None:
-    paced.crumbs(FREE_PIECES + 1)
+    paced.crumbs(2, every=1.0)
     paced.has_room = False
     paced.loop.advance(LONGEST_SECONDS)
     assert not paced.reads.reading
 
 
 def test_nothing_is_left_running_when_the_connection_is_gone(paced: Paced) -> None:
-    paced.crumbs(FREE_PIECES + 1)
+    paced.crumbs(2, every=1.0)
     paced.pacing.stop()
     paced.loop.advance(LONGEST_SECONDS)
     assert not paced.reads.reading
@@ -138,11 +129,11 @@ async def test_a_request_in_crumbs_is_read_late_and_as_a_whole(begin: bytes) -> 
         reader, writer = await asyncio.open_connection("127.0.0.1", rest.face.port)
         writer.write(begin)
         sent = len(begin)
-        while sent < 60 + len(begin) and (sent < 2 or _is_read(rest)):
+        while sent < len(begin) + 2 or _is_read(rest):
             writer.write(whole[sent : sent + 1])
             sent += 1
-            await writer.drain()
-            await asyncio.sleep(0.005)  # so that it is read as a piece of its own, or nearly
+            assert sent < len(begin) + 60
+            await asyncio.sleep(4 * SHORTEST_SECONDS)  # or longer: either is a pause
         assert not _is_read(rest)
         writer.write(whole[sent:])
         (reply,) = parse_replies(await reader.read())

@@ -170,10 +170,7 @@ class Connection(RequestHandler):
         elif not in_body:
             self._count_head(len(data))
         if data and self._pacing is not None:
-            if self._request_count != requests or (in_body and self._body.is_eof()):
-                self._pacing.finished()
-            else:
-                self._pacing.got(len(data))
+            self._pace(self._pacing, begun=self._request_count != requests, in_body=in_body)
         waiter = self._waiter
         if waiter is None or waiter.done():
             if self._headers_timer is not None:
@@ -183,6 +180,14 @@ class Connection(RequestHandler):
         elif data and self._headers_timer is None:
             seconds = self._limits.headers_seconds
             self._headers_timer = Deadline(self._loop, seconds, self._headers_late)
+
+    def _pace(self, pacing: Pacing, *, begun: bool, in_body: bool) -> None:
+        """Tells what came in: whether a head ended with it, and whether it found a body open."""
+        ended = (begun or in_body) and self._body.is_eof()
+        if begun or ended:
+            pacing.begin_anew()
+        if not ended:
+            pacing.unfinished()
 
     def resume_reading(self, resume_parser: bool = True) -> None:  # noqa: FBT001, FBT002 - as there
         """Called by aiohttp, whenever it has taken something of a body."""

@@ -2,10 +2,10 @@
 
 A caller with thousands of connections that sends a byte on each in the same moment
 would have all of them read in one turn of the loop, in which nobody else is served.
-Here a request that is still unfinished after some pieces is not read for a while,
-a random one and longer each time: what is sent in the meantime waits in the system's
-buffers and is read in one piece. That delays no request by more than it had already
-taken to come in, and none by more than `LONGEST_SECONDS` after its last byte.
+Here a request that came no further in a while is not read for one to two times that
+while, a random one: what is sent in the meantime waits in the system's buffers and is
+read in one piece. Who sends without pauses is read as it sends; nobody's last byte
+waits longer than twice the pause before it, and never longer than `LONGEST_SECONDS`.
 
 Not bounded here: how long a request may take (see `connection`).
 """
@@ -14,11 +14,8 @@ import asyncio
 import random
 from collections.abc import Callable
 
-FREE_PIECES = 4
-"""Of a request, that are read as they come; most requests come in one or two."""
-CRUMB_BYTES = 16 * 1024
-"""A piece of so many bytes or more is none."""
-FIRST_SECONDS = 0.02
+SHORTEST_SECONDS = 0.005
+"""A shorter pause of the caller is none."""
 LONGEST_SECONDS = 2.5
 
 
@@ -38,18 +35,21 @@ class Pacing:
         self._transport = transport
         self._loop = loop
         self._has_room = has_room
-        self._crumbs = 0
+        self._came_at: float | None = None
+        """When the last piece of an unfinished request came."""
         self._timer: asyncio.TimerHandle | None = None
 
-    def got(self, size: int) -> None:
+    def begin_anew(self) -> None:
+        """What came in was the end of a request, or of its head."""
+        self._came_at = None
+
+    def unfinished(self) -> None:
         """A piece of a request came in, and it is not the last one."""
-        if size >= CRUMB_BYTES:
+        now = self._loop.time()
+        before, self._came_at = self._came_at, now
+        if before is None or self._timer is not None or now - before < SHORTEST_SECONDS:
             return
-        self._crumbs += 1
-        doublings = self._crumbs - FREE_PIECES
-        if doublings <= 0 or self._timer is not None:
-            return
-        longest = min(FIRST_SECONDS * 2.0**doublings, LONGEST_SECONDS)
+        longest = min(2 * (now - before), LONGEST_SECONDS)
         self._transport.pause_reading()
         seconds = random.uniform(longest / 2, longest)  # noqa: S311 - no secret
         self._timer = self._loop.call_later(seconds, self._read_on)
@@ -58,10 +58,6 @@ class Pacing:
         """Somebody else may just have let the connection be read on."""
         if self._timer is not None:
             self._transport.pause_reading()
-
-    def finished(self) -> None:
-        """The request is whole; the next one begins anew."""
-        self._crumbs = 0
 
     def stop(self) -> None:
         """The connection is gone."""

@@ -27,6 +27,8 @@ from global_discovery.serving.tracing.tracer import Tracer
 
 _BACKLOG = 1024
 """Two thousand relays may come back in the same second."""
+ACCEPTED_A_TURN = 4
+"""New connections in one turn of the loop; a thousand at once would hold everyone else up."""
 
 
 class RestFace:
@@ -145,6 +147,7 @@ class _Port:
         )
         try:
             self._listener = await self._listen(self._connections)
+            _queue(self._listener, _BACKLOG)
         except OSError as error:
             reason = _reason(error)
             raise OSError(f"cannot listen on {self._address} for HTTP: {reason}") from error
@@ -163,14 +166,14 @@ class _Port:
                 dualstack_ipv6=socket.has_dualstack_ipv6(),
             )
             return await loop.create_server(
-                connections, sock=both, backlog=_BACKLOG, **self._tls_options()
+                connections, sock=both, backlog=ACCEPTED_A_TURN, **self._tls_options()
             )
         # A second process on the port must fail, not take half of the connections.
         return await loop.create_server(
             connections,
             host or None,
             int(port),
-            backlog=_BACKLOG,
+            backlog=ACCEPTED_A_TURN,  # for asyncio that is both this and the system's queue
             reuse_port=False,
             **self._tls_options(),
         )
@@ -191,6 +194,13 @@ class _Port:
             self._listener.close()
         if self._connections is not None:
             await self._connections.drain(grace)
+
+
+def _queue(listener: asyncio.Server, size: int) -> None:
+    """Lets so many connections wait to be accepted, listen(2)."""
+    for each in listener.sockets:
+        with socket.socket(fileno=os.dup(each.fileno())) as same:
+            same.listen(size)
 
 
 def _reason(error: OSError) -> str:
