@@ -19,6 +19,7 @@ from global_discovery.serving.turns import (
     LargeCalls,
     Turns,
     cost_of,
+    in_one_piece,
 )
 from support.clock import FakeClock
 
@@ -88,6 +89,21 @@ async def test_nothing_is_kept_of_callers_that_are_through() -> None:
     assert not taking._scheduled
 
 
+async def test_turns_may_be_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is worked off in portions leaves turns of the loop in between."""
+    loop, waited = asyncio.get_running_loop(), []
+
+    def call_later(seconds: float, callback: Callable[[], None]) -> asyncio.Handle:
+        waited.append(seconds)
+        return loop.call_soon(callback)
+
+    monkeypatch.setattr(loop, "call_later", call_later)
+    taking = Turns(0.001)
+    for _ in range(20):
+        await taking.take("a")
+    assert waited == [0.001] * 20
+
+
 # -- the budget ----------------------------------------------------------------
 
 
@@ -115,6 +131,13 @@ def test_a_caller_has_its_part_of_the_loop_and_then_waits(budget: Budget, clock:
     assert budget.charge("bad", MISTAKE) == pytest.approx(MISTAKE / SHARE_OF_ONE)
     clock.advance(10 * MISTAKE / SHARE_OF_ONE)
     assert budget.charge("bad", MISTAKE) <= 0.0
+
+
+def test_what_takes_the_loop_in_one_piece_is_charged_by_its_square() -> None:
+    short, long = turns.PIECE_SECONDS, 10 * turns.PIECE_SECONDS
+    assert in_one_piece(short / 10) == short / 10
+    assert in_one_piece(short) == pytest.approx(short)
+    assert in_one_piece(long) == pytest.approx(10 * long)
 
 
 def test_nobody_waits_for_what_another_one_used(budget: Budget) -> None:

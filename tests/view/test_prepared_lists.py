@@ -47,7 +47,8 @@ class Room:
     async def prepare(
         self, wanted: PoolFilter, pause: Callable[[], Awaitable[object]] | None = None
     ) -> None:
-        await self.view.prepare(wanted, self.form, pause or self.pause)
+        pause = pause or self.pause
+        await self.view.prepare(wanted, self.form, writing=pause, choosing=pause)
 
 
 @pytest.mark.parametrize("wanted", [EVERYTHING, ALL])

@@ -19,6 +19,7 @@ from global_discovery.serving.limits import LimitsInForce, ServiceLimits
 from global_discovery.serving.turns import (
     LIST,
     LISTED_POOL_LOOKED_AT,
+    PORTIONS_APART_SECONDS,
     Budget,
     LargeCalls,
     Turns,
@@ -104,7 +105,7 @@ class Core:
         self.settings = settings
         self.clock = clock or SystemClock()
         self.limits = LimitsInForce(settings.limits, self.clock, report)
-        self.turns = Turns()
+        self.turns, self.portions = Turns(), Turns(PORTIONS_APART_SECONDS)
         loop_time = (loop or asyncio.get_running_loop()).time
         self.budget = Budget(
             loop_time,
@@ -234,7 +235,8 @@ class Core:
         view.refresh()
         looked_at = 0 if wanted.matches_all else len(view)
         await self.budget.spend(account, LIST + LISTED_POOL_LOOKED_AT * looked_at)
-        await view.prepare(wanted, form, partial(self.turns.take, account))
+        writing, choosing = partial(self.turns.take, account), partial(self.portions.take, account)
+        await view.prepare(wanted, form, writing=writing, choosing=choosing)
 
     def tick(self) -> bool:
         """Ends what is due; True when there is more, for which to call again soon."""

@@ -44,4 +44,8 @@ class LimitCollector(Collector):
         for limit, count in core.limits.refusals.items():
             refusals.add_metric([limit.value], count)
         yield from (limits, used, refusals)
-        yield gauge("calls_waiting", "Calls that wait for their caller's turn.", len(core.turns))
+        yield gauge(
+            "calls_waiting",
+            "Calls that wait for their caller's turn.",
+            len(core.turns) + len(core.portions),
+        )

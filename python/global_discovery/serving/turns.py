@@ -5,10 +5,13 @@ Three things, from the cheapest on:
 * *Turns.* The loop would serve calls in the order in which they came, and a caller
   with a thousand calls under way would make everyone else wait for a thousand.
   Here a caller is worked for once a turn of the loop; of many callers with calls
-  that wait a few are worked for in each turn.
+  that wait a few are worked for in each turn. What is worked off in portions for a
+  list waits for turns that are a millisecond apart: a call needs half a dozen turns
+  of the loop from its first byte to its answer, and would meet a portion in each.
 * *Budget.* While others call too, a caller that does what no relay and no router
   does all the time (mistakes, new shares, whole lists, new watches, renewals far
-  ahead of time) has a tenth of the loop for it. What goes beyond that is done at
+  ahead of time) has a tenth of the loop for it, and less where it needs much of the
+  loop in one piece (`in_one_piece`). What goes beyond that is done at
   once, and its answer is held back, so that the next call comes later. That is
   cheaper than a refusal, which a caller in a hurry only answers with the next call.
 * *A lane for large calls.* What no ordinary registration needs costs milliseconds
@@ -33,6 +36,7 @@ from global_discovery.domain.limits import Limit, LimitReached
 
 CALLERS_A_TURN = 4
 """How many of those with waiting calls are worked for in one turn of the loop."""
+PORTIONS_APART_SECONDS = 1e-3
 MAX_WAITING = 8_192
 """Calls of one caller that wait."""
 SHARE_OF_ONE = 0.1
@@ -56,6 +60,8 @@ SCRAPE = 2e-3
 PROBE = 100e-6
 ANY_OTHER = 20e-6
 """What calls cost, in seconds of the loop, about."""
+PIECE_SECONDS = 0.3e-3
+"""Of the loop, which everyone can wait for."""
 LARGE_BYTES = 68 * 1024
 """No registration that the rules take is larger as protobuf, with what is around it."""
 SECONDS_A_BYTE = 30e-9
@@ -64,6 +70,15 @@ REST_FACTOR = 200
 LONGEST_REST_SECONDS = 15.0
 MAX_LARGE_WAITING = 32
 MAX_LARGE_WAITING_OF_ONE = 2
+
+
+def in_one_piece(seconds: float) -> float:
+    """What a caller is charged for holding the loop for so long at a stretch.
+
+    How long others wait goes with the square of it: more of them meet it, and each for
+    longer. Four milliseconds are charged so that they come less than once in a hundred.
+    """
+    return seconds * max(1.0, seconds / PIECE_SECONDS)
 
 
 def cost_of(lease: Lease) -> float:
@@ -77,8 +92,9 @@ def cost_of(lease: Lease) -> float:
 class Turns:
     """The order of the calls of both faces. Belongs to one loop."""
 
-    def __init__(self) -> None:
-        """Nobody waits."""
+    def __init__(self, apart: float = 0.0) -> None:
+        """Nobody waits. Turns are so many seconds apart, or else those of the loop."""
+        self._apart = apart
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         """By caller, of those that were worked for in this turn or have calls that wait."""
         self._scheduled = False
@@ -93,8 +109,7 @@ class Turns:
         if waiting is None:
             self._waiting[account] = deque()
             if not self._scheduled:
-                self._scheduled = True
-                asyncio.get_running_loop().call_soon(self._next_turn)
+                self._schedule()
             return
         if len(waiting) >= MAX_WAITING:
             return
@@ -111,9 +126,17 @@ class Turns:
             if waiting:
                 waiting.popleft().set_result(None)
                 self._waiting[account] = waiting
-        self._scheduled = bool(self._waiting)
-        if self._scheduled:
-            asyncio.get_running_loop().call_soon(self._next_turn)
+        self._scheduled = False
+        if self._waiting:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        self._scheduled = True
+        loop = asyncio.get_running_loop()
+        if self._apart:
+            loop.call_later(self._apart, self._next_turn)
+        else:
+            loop.call_soon(self._next_turn)
 
 
 class Budget:

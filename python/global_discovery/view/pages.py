@@ -23,6 +23,20 @@ MAX_KEPT = 64
 KEPT_SECONDS = 60.0
 
 
+class Place(NamedTuple, Generic[T]):
+    """Where a page begins, and how many entries it may have."""
+
+    snapshot: Snapshot[T]
+    fingerprint: bytes
+    offset: int
+    size: int
+
+    @property
+    def name(self) -> tuple[bytes, int, int, int]:
+        """Equal for the places of equal pages."""
+        return self.fingerprint, self.snapshot.sequence, self.offset, self.size
+
+
 class Page(NamedTuple, Generic[T]):
     """One page and where the next one begins."""
 
@@ -48,10 +62,19 @@ class Pages(Generic[T]):
         negative size and for a token that is damaged or of another filter, and
         PositionGone for one whose list is no longer here.
         """
+        return self.cut(self.find(wanted, page_size, page_token))
+
+    def find(self, wanted: Filter, page_size: int, page_token: str) -> Place[T]:
+        """Where a page begins. Raises what `page` raises."""
         if page_size < 0:
             raise InvalidInput([Violation("page_size", "must not be negative")])
         size = min(page_size or DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)
         snapshot, offset = self._list(wanted, page_token)
+        return Place(snapshot, wanted.fingerprint, offset, size)
+
+    def cut(self, place: Place[T]) -> Page[T]:
+        """The page at a place; what comes after it is kept."""
+        snapshot, fingerprint, offset, size = place
         taken: list[Entry[T]] = []
         room = MAX_PAGE_BYTES
         for entry in snapshot.entries[offset : offset + size]:
@@ -62,10 +85,18 @@ class Pages(Generic[T]):
         end = offset + len(taken)
         if end >= len(snapshot.entries):
             return Page(snapshot, tuple(taken), "")
-        self._keep(wanted, snapshot)
-        process, fingerprint = self._view.process, wanted.fingerprint
-        token = Position(process, fingerprint, snapshot.sequence, end).encode()
+        self.keep(place)
+        token = Position(self._view.process, fingerprint, snapshot.sequence, end).encode()
         return Page(snapshot, tuple(taken), token)
+
+    def keep(self, place: Place[T]) -> None:
+        """Keeps the list of a page, from now on, for those who want the next one."""
+        self._drop_old()
+        name = (place.fingerprint, place.snapshot.sequence)
+        self._kept[name] = (self._clock.monotonic(), place.snapshot)
+        self._kept.move_to_end(name)
+        if len(self._kept) > MAX_KEPT:
+            self._kept.popitem(last=False)
 
     def _list(self, wanted: Filter, page_token: str) -> tuple[Snapshot[T], int]:
         if not page_token:
@@ -84,14 +115,6 @@ class Pages(Generic[T]):
         if kept is None:
             raise PositionGone
         return kept[1], point.offset
-
-    def _keep(self, wanted: Filter, snapshot: Snapshot[T]) -> None:
-        self._drop_old()
-        name = (wanted.fingerprint, snapshot.sequence)
-        self._kept[name] = (self._clock.monotonic(), snapshot)
-        self._kept.move_to_end(name)
-        if len(self._kept) > MAX_KEPT:
-            self._kept.popitem(last=False)
 
     def _drop_old(self) -> None:
         horizon = self._clock.monotonic() - KEPT_SECONDS

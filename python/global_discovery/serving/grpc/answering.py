@@ -98,6 +98,8 @@ class Answering:
         await self._core.turns.take(account)
         if method == RENEW_POOLS:
             return parse(request_type, data)
+        if len(data) > turns.LARGE_BYTES:  # of which gRPC has read every byte, refused or not
+            self._core.budget.charge(account, turns.SECONDS_A_BYTE * len(data))
         self._core.limits.take_bytes(account, len(data))
         if len(data) <= turns.LARGE_BYTES:
             return parse(request_type, data)

@@ -1,6 +1,5 @@
-"""What requests carry, as values of the domain; and a page of a list, as an answer carries it."""
+"""What requests carry, as values of the domain."""
 
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -9,33 +8,14 @@ from global_discovery.domain import rules
 from global_discovery.domain.access import Scope
 from global_discovery.domain.errors import InvalidInput, Violation
 from global_discovery.domain.pool import PoolKey
-from global_discovery.serving import wire
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
 from global_discovery.view.fanout import DEFAULT_IDLE_SECONDS, MAX_IDLE_SECONDS, MIN_IDLE_SECONDS
 from global_discovery.view.filters import EVERYTHING, PoolFilter
-from global_discovery.view.pages import Pages
 from global_discovery.view.position import BadPosition
 from global_discovery.view.view import Filter, View
 
 M = TypeVar("M", bound=Message)
-
-
-def page_of(
-    pages: Pages[Any],
-    view: View[Any],
-    wanted: Filter,
-    request: pb.ListPoolsRequest | pb.ListRoutersRequest,
-    entry_field: Callable[[Any], bytes],
-) -> bytes:
-    """One page as it is answered. Raises what `Pages.page` raises."""
-    page = pages.page(wanted, request.page_size, request.page_token)
-    return wire.list_response(
-        map(entry_field, page.entries),
-        mark=page.snapshot.mark,
-        position=view.position(page.snapshot.sequence, wanted),
-        next_page_token=page.next_page_token,
-    )
 
 
 def parse(request_type: type[M], data: bytes) -> M:

@@ -26,7 +26,7 @@ from global_discovery.serving.rest.problem import Problem
 from global_discovery.serving.rest.registration_body import RegisterCall, RegistrationBodies
 from global_discovery.serving.rest.request_parts import key_part, lease_ids, query_parameters
 from global_discovery.serving.rest.route import KEY_PATH, Call, Route
-from global_discovery.serving.turns import LARGE_BYTES, cost_of
+from global_discovery.serving.turns import LARGE_BYTES, SECONDS_A_BYTE, cost_of
 from global_discovery.view.filters import EVERYTHING, NoFilter
 from global_discovery.view.view import Filter
 
@@ -89,6 +89,7 @@ class DiscoveryHandlers:
         )
         if len(body) <= LARGE_BYTES:
             return self._registrations.read(body)
+        self._core.budget.charge(account, SECONDS_A_BYTE * len(body))
         async with self._core.large_calls.one(account, len(body)):
             return self._registrations.read(body)
 

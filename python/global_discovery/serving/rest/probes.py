@@ -1,9 +1,6 @@
 """Health, metrics and the document of this contract."""
 
-import gzip
-
-from prometheus_client import CollectorRegistry, exposition
-from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client import CollectorRegistry
 
 from global_discovery.serving.core import Core
 from global_discovery.serving.readiness import Readiness
@@ -13,9 +10,8 @@ from global_discovery.serving.rest.openapi import document_json
 from global_discovery.serving.rest.problem import Problem
 from global_discovery.serving.rest.request_parts import takes_gzip, wants_openmetrics
 from global_discovery.serving.rest.route import Call, Route
+from global_discovery.serving.rest.scrapes import Form, Scrapes
 from global_discovery.serving.turns import SCRAPE
-
-_GZIP_LEVEL = 1
 
 
 class ProbeHandlers:
@@ -24,7 +20,7 @@ class ProbeHandlers:
     def __init__(self, core: Core, registry: CollectorRegistry, readiness: Readiness) -> None:
         """Reads only."""
         self._core = core
-        self._registry = registry
+        self._scrapes = Scrapes(registry)
         self._readiness = readiness
         self._document = Answer(200, headers(JSON), document_json())
 
@@ -72,18 +68,13 @@ class ProbeHandlers:
     async def metrics(self, call: Call) -> Answer:
         """In the Prometheus text format, or as OpenMetrics for those who ask for that."""
         asked = call.request.headers
-        if wants_openmetrics(",".join(asked.getall("Accept", ()))):
-            content_type = openmetrics.CONTENT_TYPE_LATEST
-            body = openmetrics.generate_latest(self._registry)  # type: ignore[no-untyped-call]
-        else:
-            content_type = exposition.CONTENT_TYPE_PLAIN_0_0_4
-            body = exposition.generate_latest(self._registry)
         fields = {"Vary": "Accept, Accept-Encoding"}
-        if takes_gzip(",".join(asked.getall("Accept-Encoding", ()))):
-            # Some 50 KiB for two milliseconds of the loop, less than making them takes.
-            body = gzip.compress(body, _GZIP_LEVEL, mtime=0)
+        zipped = takes_gzip(",".join(asked.getall("Accept-Encoding", ())))
+        if zipped:
             fields["Content-Encoding"] = "gzip"
-        return Answer(200, headers(content_type, fields), body, cost=SCRAPE)
+        form = Form(wants_openmetrics(",".join(asked.getall("Accept", ()))), zipped)
+        body = await self._scrapes.scrape(form)
+        return Answer(200, headers(form.content_type, fields), body, cost=SCRAPE)
 
     async def openapi(self, call: Call) -> Answer:
         """The OpenAPI document."""
