@@ -1,6 +1,6 @@
 """One abuser: a process that does one thing over and over, from an address of its own.
 
-`python bench/abuser.py KIND GRPC_PORT HTTP_PORT`: prints a line once it has begun, and
+`python bench/abuser.py KIND GRPC_PORT HTTP_PORT`: prints a line once it is at its pace, and
 ends with its standard input; then prints how often it did its thing. It comes from
 127.0.0.2, so that the service can tell it from everyone else, and is nice to the load
 beside it, which is what is measured.
@@ -24,6 +24,8 @@ ADDRESS = "127.0.0.2"
 BEYOND = 1_000_000
 """The first number of the pools that only abusers register."""
 LARGE_BYTES = 900_000
+UNDER_WAY = {"http slow bodies": 2.5}
+"""Seconds until a kind is at its pace: its connections are open, and each has sent two bytes."""
 
 Work = Callable[[], Awaitable[object]]
 done = count()
@@ -39,6 +41,7 @@ def main() -> None:
 async def _abuse(kind: str, grpc_port: int, http_port: int) -> None:
     port = http_port if kind.startswith("http") else grpc_port
     tasks = [asyncio.ensure_future(_for_ever(work)) for work in await KINDS[kind](port)]
+    await asyncio.sleep(UNDER_WAY.get(kind, 0.0))
     print("begun", flush=True)
     loop = asyncio.get_running_loop()
     await loop.run_in_executor(None, sys.stdin.read)

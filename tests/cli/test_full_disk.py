@@ -75,6 +75,20 @@ async def test_an_answer_that_cannot_be_written_is_one_sentence(command: str) ->
         assert await ended(process) == (1, f"{SENTENCE}\n")
 
 
+@pytest.mark.parametrize("command", ["--version", "pools", "pools --watch", "why c/n/d -o json"])
+async def test_so_is_one_for_which_there_is_no_output(command: str) -> None:
+    async with a_service() as service:
+        server = [] if command == "--version" else ["--server", target(service)]
+        process = await asyncio.create_subprocess_exec(
+            *("sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, *command.split(), *server),
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=clean_environment(),
+        )
+        sentence = "global-discovery: standard output cannot be written: Bad file descriptor\n"
+        assert await ended(process) == (1, sentence)
+
+
 @pytest.mark.parametrize("output", ["table", "json"])
 async def test_so_is_one_of_more_than_a_buffer(output: str) -> None:
     async with a_service() as service:

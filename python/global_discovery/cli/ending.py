@@ -98,6 +98,11 @@ async def _until_stopped(work: Coroutine[Any, Any, None]) -> int:
     return DONE
 
 
+def closed_output() -> TextIO:
+    """For a process that was started without a standard output: no write to it succeeds."""
+    return os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
+
+
 def stop_writing(stream: TextIO) -> None:
     """After an error of it: what is still buffered goes nowhere, without an error at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)

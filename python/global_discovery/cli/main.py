@@ -18,6 +18,7 @@ from global_discovery.cli.ending import (
     MISUSED,
     NOT_READ,
     Failed,
+    closed_output,
     complain,
     stop_writing,
     writing,
@@ -58,15 +59,16 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; the exit status (see `ending`). Wrong usage raises SystemExit(2)."""
+    if sys.stdout is None:
+        sys.stdout = closed_output()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a process may be started without them
             stream.reconfigure(errors="backslashreplace")
     try:
         args = make_parser().parse_args(argv)
         status = _RUN[args.command](args)
-        if sys.stdout is not None:
-            with writing():
-                sys.stdout.flush()
+        with writing():
+            sys.stdout.flush()
     except Misused as misuse:
         return _say(f"{misuse}", MISUSED)
     except (Failed, CallFailed) as failure:
