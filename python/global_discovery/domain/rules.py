@@ -20,6 +20,8 @@ MAX_STRING_BYTES = 253
 MAX_MODEL_BYTES = 1024
 MAX_CAPABILITIES = 256
 MAX_CAPACITY_ENTRIES = 256
+MAX_CAPACITY_GIVEN = 4 * MAX_CAPACITY_ENTRIES
+"""Before those of one sku are added up."""
 MAX_GPU_COUNT = 1_000_000
 MAX_FRONTENDS = 1024
 MAX_RELAYS = 256
@@ -265,8 +267,8 @@ def _set(
 
 def _capacity(entries: Sequence[tuple[str, int]], bad: _Violations) -> tuple[tuple[str, int], ...]:
     """One entry a sku, sorted; the counts of one sku are added up."""
-    if len(entries) > 4 * MAX_CAPACITY_ENTRIES:
-        bad.add("capacity", f"must have at most {4 * MAX_CAPACITY_ENTRIES} entries")
+    if len(entries) > MAX_CAPACITY_GIVEN:
+        bad.add("capacity", f"must have at most {MAX_CAPACITY_GIVEN} entries")
         return ()
     counts: dict[str, int] = {}
     for index, (sku, count) in enumerate(entries):

@@ -13,7 +13,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from global_discovery.domain.completeness import Mark
 from global_discovery.domain.pool import Pool, PoolKey, Registration, Router
-from global_discovery.domain.rules import RawRegistration
+from global_discovery.domain.rules import MAX_CAPACITY_GIVEN, RawRegistration
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
 from global_discovery.view.feed import Encoder, Frames
@@ -40,6 +40,8 @@ def field(number: int, payload: bytes) -> bytes:
 def raw_registration(message: pool_pb2.PoolRegistration) -> RawRegistration:
     """What the message says, unchecked."""
     key, location = message.key, message.location
+    # No more than is needed to refuse it: each takes longer here than in the message.
+    capacity = message.capacity[: MAX_CAPACITY_GIVEN + 1]
     return RawRegistration(
         cluster_id=key.cluster_id,
         namespace=key.namespace,
@@ -49,7 +51,7 @@ def raw_registration(message: pool_pb2.PoolRegistration) -> RawRegistration:
         availability_zone=location.availability_zone,
         datacenter=location.datacenter,
         capabilities=message.capabilities,
-        capacity=[(entry.gpu_sku, entry.gpu_count) for entry in message.capacity],
+        capacity=[(entry.gpu_sku, entry.gpu_count) for entry in capacity],
         frontends=message.frontends,
         relays=message.relays,
     )

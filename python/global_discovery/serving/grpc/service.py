@@ -133,8 +133,8 @@ class PoolDiscovery:
         not_stored: list[str] = []
         retry_after = 0.0
         for first in range(0, len(request.lease_ids) or 1, RENEWALS_A_TURN):
-            if first:
-                await self._turns.take(account)
+            if first:  # a relay that asks for what nobody knows is in no hurry
+                await (self._core.portions if unknown else self._turns).take(account)
             ids = request.lease_ids[first : first + RENEWALS_A_TURN]
             renewals = await self._core.registrar.renew(ids, scope)
             unknown += renewals.unknown

@@ -27,7 +27,7 @@ from global_discovery.serving.tracing.tracer import Tracer
 
 _BACKLOG = 1024
 """Two thousand relays may come back in the same second."""
-ACCEPTED_A_TURN = 4
+ACCEPTED_A_TURN = 1
 """New connections in one turn of the loop; a thousand at once would hold everyone else up."""
 
 
