@@ -1,6 +1,8 @@
 """A pair that OpenSSL takes and gRPC cannot be served with is refused as any other bad one is."""
 
 import asyncio
+import contextlib
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,11 +10,17 @@ from typing import Any
 import grpc
 import pytest
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519
 
 from global_discovery.domain.events import Event
 from global_discovery.pem import BadTlsFile
-from global_discovery.serving.tls.certificate import certificates
+from global_discovery.serving.tls.certificate import (
+    UNREADABLE,
+    alternative_names,
+    certificates,
+)
 from global_discovery.serving.tls.files import load
 from global_discovery.serving.tls.fitness import unfit
 from global_discovery.v1 import pool_discovery_pb2 as pb
@@ -198,13 +206,17 @@ async def test_the_command_ends_with_status_2(tmp_path: Path, ca: trustme.CA) ->
     assert said.decode().endswith(f"{NO_SIGNATURE}\n")
 
 
+@pytest.mark.filterwarnings("ignore:Parsed a serial number")
 def test_no_damaged_certificate_breaks_more_than_the_read(ca: trustme.CA) -> None:
     pair = a_special_pair(ca, p256(), usages={SIGNS}, purposes=SERVER)
-    der = certificates(pair.cert)[0].der
-    assert unfit(der) is None
+    whole = certificates(pair.cert)[0].whole
+    assert unfit(whole) is None
+    der = whole.public_bytes(serialization.Encoding.DER)
     for at in range(len(der)):
-        for value in (0x00, 0x30, 0x7F, 0x80, 0x84, 0xFF):
-            try:
-                unfit(der[:at] + bytes((value,)) + der[at + 1 :])
-            except (ValueError, IndexError):
-                continue
+        for value in (0x00, 0x05, 0x30, 0x7F, 0x80, 0x84, 0xFF):
+            damaged = der[:at] + bytes((value,)) + der[at + 1 :]
+            alternative_names(damaged)
+            with contextlib.suppress(*UNREADABLE):
+                unfit(x509.load_der_x509_certificate(damaged))
+            with contextlib.suppress(ValueError):
+                certificates(ssl.DER_cert_to_PEM_cert(damaged).encode())

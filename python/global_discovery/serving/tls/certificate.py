@@ -1,35 +1,23 @@
-"""What we tell about a certificate, and by which names a caller is known (RFC 5280, 4.1 and 4.2).
+"""What we tell about a certificate, and by which names a caller is known (RFC 5280, 4.2.1.6).
 
 The standard library reads certificates only after a handshake has verified them,
 and never an expired one; gRPC cuts a name off at its first NUL, as if the rest of it
-was not there. So the few fields are read here. Nothing is verified: whoever checks a
+was not there. So `cryptography` reads them. Nothing is verified here: whoever checks a
 chain is OpenSSL.
 """
 
-import binascii
-import re
-from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import NamedTuple
 
-from global_discovery.serving.tls.der import (
-    INTEGER,
-    OCTET_STRING,
-    SEQUENCE,
-    Value,
-    expected,
-    first,
-    inner,
-    values,
-)
+from cryptography import x509
 
-_PEM = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
-_UTC_TIME, _GENERALIZED_TIME, _VERSION, _EXTENSIONS = 0x17, 0x18, 0xA0, 0xA3
-_ALTERNATIVE_NAMES = bytes((0x55, 0x1D, 0x11))
-"""2.5.29.17, subjectAltName."""
-_DNS_NAME, _URI_NAME = 0x82, 0x86
-_PIVOT_YEAR = 50
-"""Two digits below it are of this century (RFC 5280, 4.1.2.5.1)."""
+_BEGIN = b"-----BEGIN CERTIFICATE-----"
+UNREADABLE = (
+    ValueError,
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
+"""What the reading of a certificate raises, also of one that was loaded."""
 
 
 class Certificate(NamedTuple):
@@ -39,8 +27,7 @@ class Certificate(NamedTuple):
     """In hexadecimal, as OpenSSL prints it."""
     not_before: float
     not_after: float
-    der: bytes
-    """All of it."""
+    whole: x509.Certificate
 
 
 def certificates(pem: bytes) -> tuple[Certificate, ...]:
@@ -48,76 +35,49 @@ def certificates(pem: bytes) -> tuple[Certificate, ...]:
 
     Raises ValueError when there is none, and for one that cannot be read.
     """
-    blocks = _PEM.findall(pem)
-    if not blocks:
+    if _BEGIN not in pem:
         raise ValueError("has no certificate in PEM")
     try:
-        return tuple(_certificate(binascii.a2b_base64(block)) for block in blocks)
-    except (ValueError, IndexError, OverflowError) as error:
+        return tuple(map(_certificate, x509.load_pem_x509_certificates(pem)))
+    except UNREADABLE as error:
         raise ValueError("has a certificate that cannot be read") from error
 
 
 class Names(NamedTuple):
-    """Those of a subjectAltName, in its order. Whatever is no ASCII is in them as Latin-1."""
+    """Those of a subjectAltName, in its order."""
 
     uris: tuple[str, ...] = ()
     dns: tuple[str, ...] = ()
 
 
 def alternative_names(der: bytes) -> Names:
-    """Each name whole, with all that is in it. None of a certificate that cannot be read."""
-    found: dict[int, list[str]] = {_DNS_NAME: [], _URI_NAME: []}
+    """Each name whole, with all that is in it.
+
+    None of a certificate that cannot be read, or that has a name which is none.
+    """
     try:
-        for extension in extensions(der, _ALTERNATIVE_NAMES):
-            for name in values(inner(extension)):
-                found.get(name.tag, []).append(name.content.decode("latin-1"))
-    except (ValueError, IndexError):
+        return _names(x509.load_der_x509_certificate(der))
+    except UNREADABLE:
         return Names()
-    return Names(tuple(found[_URI_NAME]), tuple(found[_DNS_NAME]))
 
 
 def names_in_pem(pem: bytes) -> Names:
     """The same, of the first certificate in PEM."""
-    block = _PEM.search(pem)
     try:
-        return Names() if block is None else alternative_names(binascii.a2b_base64(block[1]))
-    except binascii.Error:
+        return _names(x509.load_pem_x509_certificate(pem))
+    except UNREADABLE:
         return Names()
 
 
-def extensions(der: bytes, kind: bytes) -> Iterator[bytes]:
-    """What a certificate has of one kind, an object identifier. See `der` for what it raises."""
-    for field in values(inner(inner(der))):
-        if field.tag == _EXTENSIONS:
-            for extension in values(inner(field.content)):
-                identifier, *_, value = values(extension.content)
-                if identifier.content == kind:
-                    yield expected(value, OCTET_STRING)
+def _names(certificate: x509.Certificate) -> Names:
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return Names()
+    uris = found.get_values_for_type(x509.UniformResourceIdentifier)
+    return Names(tuple(uris), tuple(found.get_values_for_type(x509.DNSName)))
 
 
-def public_key(der: bytes) -> bytes:
-    """The content of subjectPublicKeyInfo. See `der` for what it raises."""
-    fields = [field for field in values(inner(inner(der))) if field.tag != _VERSION]
-    return expected(fields[5], SEQUENCE)
-
-
-def _certificate(der: bytes) -> Certificate:
-    field = first(inner(inner(der)))
-    if field.tag == _VERSION:
-        field = first(field.rest)
-    serial = expected(field, INTEGER)
-    algorithm = first(field.rest)
-    issuer = first(algorithm.rest)
-    validity = first(issuer.rest)
-    begins = first(expected(validity, SEQUENCE))
-    ends = first(begins.rest)
-    return Certificate(f"{int.from_bytes(serial):02X}", _time(begins), _time(ends), der)
-
-
-def _time(value: Value) -> float:
-    text = value.content.decode("ascii")
-    if value.tag == _UTC_TIME:
-        text = ("20" if int(text[:2]) < _PIVOT_YEAR else "19") + text
-    elif value.tag != _GENERALIZED_TIME:
-        raise ValueError(f"tag {value.tag} has no place here")
-    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()
+def _certificate(whole: x509.Certificate) -> Certificate:
+    begins, ends = whole.not_valid_before_utc, whole.not_valid_after_utc
+    return Certificate(f"{whole.serial_number:02X}", begins.timestamp(), ends.timestamp(), whole)

@@ -16,7 +16,7 @@ from typing import Any
 
 from global_discovery import pem
 from global_discovery.pem import BadTlsFile
-from global_discovery.serving.tls.certificate import Certificate, certificates
+from global_discovery.serving.tls.certificate import UNREADABLE, Certificate, certificates
 from global_discovery.serving.tls.fitness import unfit
 
 
@@ -94,8 +94,8 @@ def _certificates(path: Path, content: bytes) -> tuple[Certificate, ...]:
 
 def _refuse_unfit(path: Path, leaf: Certificate) -> None:
     try:
-        problem = unfit(leaf.der)
-    except (ValueError, IndexError) as error:
+        problem = unfit(leaf.whole)
+    except UNREADABLE as error:
         raise BadTlsFile(path, "has a certificate that cannot be read") from error
     if problem is not None:
         raise BadTlsFile(path, problem)
