@@ -434,6 +434,12 @@ async def test_a_connection_on_which_nothing_more_comes_is_closed() -> None:
         assert reply.status == 200
 
 
+async def test_a_head_that_has_begun_is_no_idle_connection() -> None:
+    async with a_rest_face(limits=Limits(idle_seconds=0.05, headers_seconds=0.5)) as rest:
+        [reply] = await rest.send(b"GET ")
+        assert reply.status == 408
+
+
 async def test_a_body_that_trickles_for_too_long_is_cut() -> None:
     limits = Limits(body_stall_seconds=5.0, body_seconds=0.3, linger_seconds=0.1)
     async with a_rest_face(limits=limits) as rest:

@@ -289,7 +289,7 @@ class Connection(RequestHandler):
     def _idle_late(self, turns: int) -> None:
         if turns:
             self._keepalive_handle = self._loop.call_soon(self._idle_late, turns - 1)
-        else:
+        elif self._headers_timer is None:  # which else tells what there is too little of
             super()._process_keepalive()
 
     def _is_last(self) -> bool:
