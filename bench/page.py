@@ -89,7 +89,8 @@ with `memory` there is nothing to be read, so that its figures are what a start 
 5,000 pools are registered; 200 heartbeats a second of 1,000 relays are measured, half of them over
 each face, without an abuser (*alone*) and beside one, in turn; a p99 is that of the 800 calls of
 all rounds of a side. The abuser (`bench/abuser.py`) is a process of its own with an address of its
-own, does one thing as fast as it is let, from up to 256 calls or connections at a time, and is
-nice: what it spends itself is not to be measured, though on two cores it is, in part. *CPU* is what
-the service uses in all. [limits.md](limits.md) tells what holds it back.""",
+own, does one thing as fast as it is let, from up to 256 calls or connections at a time (2,000 of
+the slow ones), and is nice: what it spends itself is not to be measured, though on two cores it is,
+in part. *No calls* is a process that computes and leaves the service alone: what the machine itself
+does to a p99. *CPU* is what the service uses in all. [limits.md](limits.md) tells what holds it back.""",
 }
