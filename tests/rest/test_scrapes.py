@@ -9,7 +9,13 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from global_discovery.serving.rest import scrapes
-from global_discovery.serving.rest.scrapes import LONGEST_REST_SECONDS, REST_FACTOR, Form, Scrapes
+from global_discovery.serving.rest.scrapes import (
+    CREDIT_SECONDS,
+    LONGEST_REST_SECONDS,
+    REST_FACTOR,
+    Form,
+    Scrapes,
+)
 
 PLAIN = Form(as_openmetrics=False, zipped=False)
 FORMS = [
@@ -66,24 +72,32 @@ async def test_none_is_older_than_the_scrape(registry: Registry) -> None:
         assert f"reads {number}.0" in (await some.scrape(PLAIN)).decode()
 
 
-async def test_after_each_the_loop_is_left_to_others(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("takes", "rest"), [(0.004, REST_FACTOR * 0.004), (0.05, LONGEST_REST_SECONDS)]
+)
+async def test_after_a_few_the_loop_is_left_to_others(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, takes: float, rest: float
 ) -> None:
     loop = Loop(monkeypatch)
     some = Scrapes(registry)
     make = some._make
 
-    took = iter([0.004] * len(FORMS) + [5.0] * len(FORMS))
-
     def slow(form: Form) -> bytes:
-        loop.now += next(took)
+        loop.now += takes
         return make(form)
 
     monkeypatch.setattr(some, "_make", slow)
-    for form in FORMS * 2:
+    at_once = 0
+    while not loop.slept:
+        await some.scrape(FORMS[at_once % len(FORMS)])
+        at_once += 1
+        assert at_once < 100
+    del loop.slept[:]
+    began = loop.now
+    for form in FORMS * 3:
         await some.scrape(form)
-    rests = [REST_FACTOR * 0.004] * 4 + [LONGEST_REST_SECONDS] * 3
-    assert loop.slept == pytest.approx(rests)
+    assert loop.now - began == pytest.approx(len(FORMS) * 3 * rest, rel=0.01)
+    assert at_once == pytest.approx(CREDIT_SECONDS / rest, abs=2)
 
 
 @pytest.mark.parametrize("form", FORMS)

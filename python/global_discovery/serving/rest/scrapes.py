@@ -1,9 +1,10 @@
 """The metrics as text, made in one piece of some milliseconds, and so not too often.
 
-After each time the loop is left to others for two hundred times as long as that took.
-Scrapes that come meanwhile wait, and those of one form share what is made next: what
-a scrape is given was never made before it came. Prometheus scrapes every few seconds
-and does not notice; a program that scrapes in a loop is slowed down to that pace.
+For each time the loop is left to others for two hundred times as long as that took, of
+which up to `CREDIT_SECONDS` may lie before it. Scrapes that come meanwhile wait, and
+those of one form share what is made next: what a scrape is given was never made before
+it came. Prometheus scrapes every few seconds and does not notice, nor does who asks a
+few times in a row; a program that scrapes in a loop is slowed down to that pace.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 REST_FACTOR = 200
 LONGEST_REST_SECONDS = 2.0
 """Far below the ten seconds that Prometheus waits for a scrape."""
+CREDIT_SECONDS = 5.0
 _GZIP_LEVEL = 1
 
 
@@ -43,7 +45,8 @@ class Scrapes:
         self._next: dict[Form, asyncio.Task[bytes]] = {}
         """By form, what those wait for who came since that was made last."""
         self._lane = asyncio.Lock()
-        self._rests_until = float("-inf")
+        self._even_at = float("-inf")
+        """When the others will have had the loop for as long as they should."""
 
     async def scrape(self, form: Form) -> bytes:
         """The metrics as they are from now on."""
@@ -55,15 +58,15 @@ class Scrapes:
     async def _make_in_time(self, form: Form) -> bytes:
         loop = asyncio.get_running_loop()
         async with self._lane:
-            await asyncio.sleep(self._rests_until - loop.time())
+            await asyncio.sleep(self._even_at - loop.time())
             del self._next[form]
             began = loop.time()
             try:
                 return self._make(form)
             finally:
                 ended = loop.time()
-                rest = REST_FACTOR * (ended - began)
-                self._rests_until = ended + min(rest, LONGEST_REST_SECONDS)
+                rest = min(REST_FACTOR * (ended - began), LONGEST_REST_SECONDS)
+                self._even_at = max(self._even_at, ended - CREDIT_SECONDS) + rest
 
     def _make(self, form: Form) -> bytes:
         if form.as_openmetrics:
