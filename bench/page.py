@@ -92,5 +92,6 @@ all rounds of a side. The abuser (`bench/abuser.py`) is a process of its own wit
 own, does one thing as fast as it is let, from up to 256 calls or connections at a time (2,000 of
 the slow ones), and is nice: what it spends itself is not to be measured, though on two cores it is,
 in part. *No calls* is a process that computes and leaves the service alone: what the machine itself
-does to a p99. *CPU* is what the service uses in all. [limits.md](limits.md) tells what holds it back.""",
+does to a p99. *CPU* is what the service uses in all. [limits.md](limits.md) tells what holds it
+back.""",
 }
