@@ -132,6 +132,18 @@ async def test_each_reader_sees_its_scope_only(world: AccessWorld, face: str) ->
     assert (await east.routers()).value == ["r"]
 
 
+async def test_no_cache_may_keep_for_others_what_one_may_read(
+    tmp_path: Path, ca: trustme.CA
+) -> None:
+    async with an_access_world(tmp_path, ca, policy=in_file(tmp_path), anonymous=NOTHING) as world:
+        told = {
+            name: (await (await world.caller("rest", name)).listed()).text
+            for name in (EAST, READER)
+        }
+    assert "'cache-control': 'private, no-cache'" in told[EAST]
+    assert "'cache-control': 'no-cache'" in told[READER]
+
+
 async def test_a_reader_may_not_register_and_a_stranger_may_nothing(
     world: AccessWorld, face: str
 ) -> None:

@@ -41,7 +41,7 @@ class DiscoveryHandlers:
         self._core = core
         self._limits = limits
         self._registrations = RegistrationBodies()
-        self._pools = ListBodies(core.pools, pools_json)
+        self._pools = ListBodies(core.pools, pools_json, lambda wanted: not wanted.scope.unlimited)
         self._routers = ListBodies(core.routers, routers_json)
 
     def routes(self) -> list[Route]:

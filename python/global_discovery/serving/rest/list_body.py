@@ -28,10 +28,20 @@ POSITION = "X-Global-Discovery-Position"
 class ListBodies(Generic[T]):
     """The bodies of one view, for the filters that were asked for lately."""
 
-    def __init__(self, view: View[T], encode: Callable[[Snapshot[T]], bytes]) -> None:
-        """`encode` makes the body of a snapshot."""
+    def __init__(
+        self,
+        view: View[T],
+        encode: Callable[[Snapshot[T]], bytes],
+        is_private: Callable[[Any], bool] = lambda _: False,
+    ) -> None:
+        """`encode` makes the body of a snapshot.
+
+        `is_private` tells of a filter whether its list is what one caller may read, so
+        that no cache may keep it for others.
+        """
         self._view = view
         self._encode = encode
+        self._is_private = is_private
         self._sequence = -1
         self._kept: OrderedDict[bytes, Representation] = OrderedDict()
         self._kept_bytes = 0
@@ -55,7 +65,8 @@ class ListBodies(Generic[T]):
     def _make(self, wanted: Filter) -> Representation:
         snapshot = self._view.snapshot(wanted)
         position = self._view.position(snapshot.sequence, wanted)
-        body = Representation(self._encode(snapshot), JSON, {POSITION: position})
+        cache = "private, no-cache" if self._is_private(wanted) else "no-cache"
+        body = Representation(self._encode(snapshot), JSON, {POSITION: position}, cache=cache)
         self._kept[wanted.fingerprint] = body
         self._kept_bytes += len(body)
         while len(self._kept) > 1 and (
