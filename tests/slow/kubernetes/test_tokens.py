@@ -111,6 +111,7 @@ async def test_a_token_of_another_audience_or_a_forged_one_is_refused(
     head, claims, signature = (await token_of(plane, "qwen", AUDIENCE)).split(".")
     forged = f"{head}.{claims}.{signature[:-8]}AAAAAAAA"
     assert (await Caller(service, forged).refused()).reason == "UNAUTHENTICATED"
+    assert await service.stop() == 0  # and all of its log was read
     reasons = [each["reason"] for each in service.events if each["event"] == "access_denied"]
     assert reasons == ["TOKEN_AUDIENCE", "TOKEN_AUDIENCE", "TOKEN_REFUSED"]
 
