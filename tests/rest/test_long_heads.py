@@ -45,6 +45,13 @@ async def test_a_head_in_many_pieces_is_refused_too(rest: RestUnderTest) -> None
     assert reply.status == 400
 
 
+@pytest.mark.parametrize("lines", [6, 9, 12])
+async def test_so_is_one_of_long_lines_that_comes_at_once(rest: RestUnderTest, lines: int) -> None:
+    long = b"x: " + b"a" * 7_900 + b"\r\n"
+    (reply,) = await rest.send(HEAD + long * lines + b"\r\n")
+    assert (reply.status, reply.json["code"]) == (400, "MALFORMED_REQUEST")
+
+
 async def test_a_head_as_long_as_may_be_is_read(rest: RestUnderTest) -> None:
     last = b"Connection: close\r\n\r\n"
     (reply,) = await rest.send(HEAD + fields((HEAD_LINES - 1) * LINE) + last)

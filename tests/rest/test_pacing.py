@@ -6,7 +6,12 @@ import json
 import pytest
 
 from global_discovery.serving.rest import pacing
-from global_discovery.serving.rest.pacing import LONGEST_SECONDS, SHORTEST_SECONDS, Pacing
+from global_discovery.serving.rest.pacing import (
+    CRUMB_BYTES,
+    LONGEST_SECONDS,
+    SHORTEST_SECONDS,
+    Pacing,
+)
 from support.clock import FakeClock
 from support.hand_loop import HandLoop
 from support.rest import RestUnderTest, a_body, a_rest_face, parse_replies
@@ -46,7 +51,7 @@ class Paced:
         for _ in range(count):
             self.loop.advance(every)
             self.unread_for()
-            self.pacing.unfinished()
+            self.pacing.unfinished(1)
 
     def unread_for(self) -> float:
         """How long it is not read now, in seconds."""
@@ -64,7 +69,7 @@ def paced() -> Paced:
 def test_pieces_that_follow_each_other_are_read_as_they_come(paced: Paced) -> None:
     for _ in range(1_000):
         paced.loop.advance(SHORTEST_SECONDS * 0.9)
-        paced.pacing.unfinished()
+        paced.pacing.unfinished(1)
         assert paced.reads.reading
 
 
@@ -83,15 +88,32 @@ def test_after_a_pause_it_is_not_read_for_up_to_twice_as_long(
     assert unread == pytest.approx([least, most], abs=0.002)
 
 
+def test_what_waited_while_nobody_read_makes_it_wait_no_longer(
+    paced: Paced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pacing.random, "uniform", lambda _, high: high)
+    paced.crumbs(2, every=0.5)
+    for _ in range(10):
+        assert paced.unread_for() == pytest.approx(1.0, abs=0.002)
+        paced.pacing.unfinished(1)
+
+
+def test_large_pieces_are_no_crumbs(paced: Paced) -> None:
+    for _ in range(10):
+        paced.loop.advance(1.0)
+        paced.pacing.unfinished(CRUMB_BYTES)
+        assert paced.reads.reading
+
+
 def test_thousands_at_once_are_read_on_at_different_moments() -> None:
     paced = Paced()
     all_reads = [Reads() for _ in range(2_000)]
     all_pacing = [Pacing(reads, paced.loop) for reads in all_reads]  # type: ignore[arg-type]
     for one in all_pacing:
-        one.unfinished()
+        one.unfinished(1)
     paced.loop.advance(1.0)
     for one in all_pacing:
-        one.unfinished()
+        one.unfinished(1)
     unread, most = len(all_reads), 0
     while unread:
         paced.loop.advance(LONGEST_SECONDS / 100)

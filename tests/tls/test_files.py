@@ -67,6 +67,7 @@ def test_of_several_client_cas_the_one_that_ends_next_is_told(
     several = [
         ca.issue_cert("ca.example", not_after=end).cert_chain_pems[0].bytes() for end in ends
     ]
+    several.append(ca.cert_pem.bytes())
     material = load(in_files(tmp_path, a_pair(ca), b"".join(several)), now=EPOCH)
     assert material.client_ca is not None
     assert material.client_ca.not_after == (NOW + DAY).timestamp()
@@ -84,6 +85,14 @@ def test_a_certificate_outside_its_time_is_refused(tmp_path: Path, ca: trustme.C
     assert refusal(in_files(tmp_path, old)).problem == "the certificate has expired"
     early = a_pair(ca, begins=NOW + DAY)
     assert refusal(in_files(tmp_path, early)).problem == "the certificate is not valid yet"
+
+
+def test_a_file_of_client_cas_without_one_is_refused(tmp_path: Path, ca: trustme.CA) -> None:
+    paths = in_files(tmp_path, a_pair(ca), a_pair(ca, name="a-caller").cert)
+    error = refusal(paths)
+    assert (error.path, error.problem) == (paths.client_ca, "has certificates, and none of a CA")
+    for good in (ca, ca.create_child_ca()):
+        load(in_files(tmp_path, a_pair(ca), good.cert_pem.bytes()), now=EPOCH)
 
 
 def test_client_cas_that_have_all_expired_are_refused(tmp_path: Path, ca: trustme.CA) -> None:

@@ -169,3 +169,10 @@ def test_callers_of_one_list_share_it() -> None:
     first, again = lists.page(2), lists.page(5)
     assert first.snapshot is again.snapshot
     assert len(lists.pages._kept) == 1
+
+
+def test_a_position_is_no_page_token() -> None:
+    lists = Lists(10)
+    sequence = lists.page(4).snapshot.sequence
+    with pytest.raises(InvalidInput, match="page_token"):
+        lists.page(4, lists.view.position(sequence, EVERYTHING))

@@ -354,8 +354,8 @@ class ListPoolsRequest(_message.Message):
     """
     page_token: _builtins.str
     """The `next_page_token` of the page before; empty for the first page.
-    ABORTED when the server no longer has that list, after a minute or a
-    restart: begin again.
+    ABORTED when the server no longer has that list, after a restart or when no
+    page of it was asked for in a minute: begin again.
     """
     @_builtins.property
     def filter(self) -> Global___PoolFilter:

@@ -108,6 +108,8 @@ class Pages(Generic[T]):
             raise InvalidInput([Violation("page_token", "is damaged")]) from None
         if point is None or point.process != self._view.process:
             raise PositionGone
+        if point.offset == 0:
+            raise InvalidInput([Violation("page_token", "is none: it is a position")])
         if point.filter != wanted.fingerprint:
             raise InvalidInput([Violation("page_token", "belongs to another filter")])
         self._drop_old()

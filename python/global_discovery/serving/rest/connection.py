@@ -170,7 +170,8 @@ class Connection(RequestHandler):
         elif not in_body:
             self._count_head(len(data))
         if data and self._pacing is not None:
-            self._pace(self._pacing, begun=self._request_count != requests, in_body=in_body)
+            begun = self._request_count != requests
+            self._pace(self._pacing, len(data), begun=begun, in_body=in_body)
         waiter = self._waiter
         if waiter is None or waiter.done():
             if self._headers_timer is not None:
@@ -181,13 +182,13 @@ class Connection(RequestHandler):
             seconds = self._limits.headers_seconds
             self._headers_timer = Deadline(self._loop, seconds, self._headers_late)
 
-    def _pace(self, pacing: Pacing, *, begun: bool, in_body: bool) -> None:
+    def _pace(self, pacing: Pacing, size: int, *, begun: bool, in_body: bool) -> None:
         """Tells what came in: whether a head ended with it, and whether it found a body open."""
         ended = (begun or in_body) and self._body.is_eof()
         if begun or ended:
             pacing.begin_anew()
         if not ended:
-            pacing.unfinished()
+            pacing.unfinished(size)
 
     def resume_reading(self, resume_parser: bool = True) -> None:  # noqa: FBT001, FBT002 - as there
         """Called by aiohttp, whenever it has taken something of a body."""
@@ -275,6 +276,9 @@ class Connection(RequestHandler):
     ) -> Coroutine[Any, Any, tuple[web.StreamResponse, bool]]:
         """Called by aiohttp in the same step in which it takes a request from the queue."""
         self._at_hand = request
+        if _head_bytes(request) > HEAD_LINES * self.max_line_size:  # it came in few pieces
+            refusal = _ErrInfo(400, LineTooLong(b"", HEAD_LINES * self.max_line_size), "")
+            return super()._handle_request(request, start_time, self._make_error_handler(refusal))
         if request._version not in _VERSIONS:  # noqa: SLF001 - `version` remembers what it told
             # The parser lets HTTP/0.9 and HTTP/2.0 pass; the answer would claim to be in them.
             request._version = HttpVersion10  # noqa: SLF001 - it takes its version from nowhere else
@@ -380,6 +384,11 @@ class Connection(RequestHandler):
             body = request.content
             if not body.is_eof() and body.exception() is None:
                 body.set_exception(RequestPayloadError("malformed"))
+
+
+def _head_bytes(request: web.BaseRequest) -> int:
+    """Of a whole head, but for its first line, which is bounded by itself."""
+    return sum(len(name) + len(value) + 4 for name, value in request.raw_headers)
 
 
 _LATE = 408

@@ -5,7 +5,8 @@ would have all of them read in one turn of the loop, in which nobody else is ser
 Here a request that came no further in a while is not read for one to two times that
 while, a random one: what is sent in the meantime waits in the system's buffers and is
 read in one piece. Who sends without pauses is read as it sends; nobody's last byte
-waits longer than twice the pause before it, and never longer than `LONGEST_SECONDS`.
+waits longer than twice the longest pause before it, and never longer than
+`LONGEST_SECONDS`.
 
 Not bounded here: how long a request may take (see `connection`).
 """
@@ -17,6 +18,8 @@ from collections.abc import Callable
 SHORTEST_SECONDS = 0.005
 """A shorter pause of the caller is none."""
 LONGEST_SECONDS = 2.5
+CRUMB_BYTES = 16 * 1024
+"""A piece of so many bytes or more is none."""
 
 
 class Pacing:
@@ -35,21 +38,26 @@ class Pacing:
         self._transport = transport
         self._loop = loop
         self._has_room = has_room
-        self._came_at: float | None = None
-        """When the last piece of an unfinished request came."""
+        self._waits_since: float | None = None
+        """Since when there was nothing to be read of an unfinished request."""
+        self._pause = 0.0
+        """The caller's, as far as it was seen: what was sent while nobody read tells nothing."""
         self._timer: asyncio.TimerHandle | None = None
 
     def begin_anew(self) -> None:
         """What came in was the end of a request, or of its head."""
-        self._came_at = None
+        self._waits_since = None
+        self._pause = 0.0
 
-    def unfinished(self) -> None:
+    def unfinished(self, size: int) -> None:
         """A piece of a request came in, and it is not the last one."""
         now = self._loop.time()
-        before, self._came_at = self._came_at, now
-        if before is None or self._timer is not None or now - before < SHORTEST_SECONDS:
+        since, self._waits_since = self._waits_since, now
+        if since is not None and now - since >= SHORTEST_SECONDS:
+            self._pause = now - since
+        if not self._pause or self._timer is not None or size >= CRUMB_BYTES:
             return
-        longest = min(2 * (now - before), LONGEST_SECONDS)
+        longest = min(2 * self._pause, LONGEST_SECONDS)
         self._transport.pause_reading()
         seconds = random.uniform(longest / 2, longest)  # noqa: S311 - no secret
         self._timer = self._loop.call_later(seconds, self._read_on)
@@ -66,5 +74,6 @@ class Pacing:
 
     def _read_on(self) -> None:
         self._timer = None
+        self._waits_since = self._loop.time()
         if self._has_room():
             self._transport.resume_reading()

@@ -43,6 +43,18 @@ def certificates(pem: bytes) -> tuple[Certificate, ...]:
         raise ValueError("has a certificate that cannot be read") from error
 
 
+def is_ca(certificate: x509.Certificate) -> bool:
+    """Whether it may sign others (RFC 5280, 4.2.1.9); old roots do not say it.
+
+    Raises `UNREADABLE`.
+    """
+    try:
+        constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
+    except x509.ExtensionNotFound:
+        return certificate.subject == certificate.issuer
+    return constraints.value.ca
+
+
 class Names(NamedTuple):
     """Those of a subjectAltName, in its order."""
 

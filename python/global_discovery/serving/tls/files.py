@@ -16,7 +16,7 @@ from typing import Any
 
 from global_discovery import pem
 from global_discovery.pem import BadTlsFile
-from global_discovery.serving.tls.certificate import UNREADABLE, Certificate, certificates
+from global_discovery.serving.tls.certificate import UNREADABLE, Certificate, certificates, is_ca
 from global_discovery.serving.tls.fitness import unfit
 
 
@@ -129,7 +129,13 @@ def _context() -> ssl.SSLContext:
 
 def _next_to_end(path: Path, content: bytes, now: float) -> Certificate:
     """Of the CAs that have not expired."""
-    lasting = [each for each in _certificates(path, content) if now < each.not_after]
+    all_of_it = _certificates(path, content)
+    lasting = [each for each in all_of_it if now < each.not_after]
     if not lasting:
         raise BadTlsFile(path, "every certificate has expired")
+    try:
+        if not any(is_ca(each.whole) for each in all_of_it):
+            raise BadTlsFile(path, "has certificates, and none of a CA")
+    except UNREADABLE as error:
+        raise BadTlsFile(path, "has a certificate that cannot be read") from error
     return min(lasting, key=lambda each: each.not_after)
