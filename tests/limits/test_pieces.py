@@ -85,6 +85,7 @@ async def test_a_page_is_charged_by_the_square_of_what_it_takes(
     service: Service, stub: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await _register(stub, POOLS)
+    monkeypatch.setattr(turns, "PIECE_SECONDS", 1e-6)  # so that a small page will do
     charged = charges(service, monkeypatch)
     page = await stub.ListPools(pb.ListPoolsRequest())
     assert turns.in_one_piece(turns.LISTED_BYTE * page.ByteSize()) in charged
