@@ -1,5 +1,6 @@
 """What a caller is charged for holding the loop, and what is made to hold it less (record 0066)."""
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -16,7 +17,8 @@ from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1 import pool_pb2
 from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceStub
 from global_discovery.view.view import ENTRIES_A_PORTION
-from support.grpc_calls import Stub, refused
+from support.grpc_calls import Stub, eventually, refused
+from support.page_world import a_call
 from support.pools import a_registration
 from support.rest import a_body
 from support.running import a_service, target
@@ -101,6 +103,26 @@ async def test_a_list_under_a_filter_looks_at_a_portion_each_time(
     assert portions.taken == {CALLER: 2}
 
 
+@pytest.mark.parametrize("way", ["gRPC", "gRPC, a filter", "HTTP", "HTTP, a filter"])
+async def test_what_a_list_says_is_not_held_back(
+    service: Service, stub: Stub, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """A caller beyond its budget waits before its list is made: its mark is of the answer."""
+    monkeypatch.setattr(turns, "ALONE_AFTER_SECONDS", float("inf"))
+    budget = service.core.budget
+    assert await _listed(service, stub, way) == 0
+    budget.seen("another")
+    budget.charge(CALLER, 10.0)
+    listed = asyncio.create_task(_listed(service, stub, way))
+    await eventually(lambda: budget._held)
+    await service.core.registrar.register(a_call())
+    for held in list(budget._held):
+        turns._end(held)
+    await eventually(lambda: listed.done() or any(not held.done() for held in budget._held))
+    assert listed.done(), "it is held back again, with what it says"
+    assert listed.result() == 1
+
+
 async def test_renewals_of_what_nobody_knows_are_apart_and_others_are_not(
     service: Service, stub: Stub
 ) -> None:
@@ -125,3 +147,14 @@ async def _register(stub: Stub, count: int) -> list[str]:
     assert count * turns.NEW_SHARE < BURST_SECONDS / SHARE_OF_ONE, "else the answers are held back"
     requests = [pb.RegisterPoolRequest(registration=a_registration(n)) for n in range(count)]
     return [(await stub.RegisterPool(request)).lease_id for request in requests]
+
+
+async def _listed(service: Service, stub: Stub, way: str) -> int:
+    """How many pools a list has; with a filter, of those of the only region."""
+    region = a_call().registration.content.location.region
+    if way.startswith("gRPC"):
+        wanted = pb.PoolFilter(regions=[region]) if "filter" in way else None
+        return len((await stub.ListPools(pb.ListPoolsRequest(filter=wanted))).pools)
+    query = f"?region={region}" if "filter" in way else ""
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{service.rest.port}") as session:
+        return len((await (await session.get(f"/pools{query}")).json())["pools"])

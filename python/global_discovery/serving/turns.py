@@ -14,6 +14,7 @@ Three things, from the cheapest on:
   loop in one piece (`in_one_piece`). What goes beyond that is done at
   once, and its answer is held back, so that the next call comes later. That is
   cheaper than a refusal, which a caller in a hurry only answers with the next call.
+  A list is never held back once it is made: it says how fresh it is.
 * *A lane for large calls.* What no ordinary registration needs costs milliseconds
   in one piece, during which the loop does nothing else; so one is read at a time,
   and after it the lane rests for two hundred times as long as that took or may

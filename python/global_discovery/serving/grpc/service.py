@@ -195,11 +195,13 @@ class PoolDiscovery:
     ) -> bytes:
         del context
         wanted = filter_of(request.filter, visit.read())
-        if not request.page_token:
-            account = counted(visit.caller)
+        account = counted(visit.caller)
+        if request.page_token:
+            await self._budget.spend(account, 0.0)
+        else:
             await self._core.prepare_list(self._core.pools, wanted, wire.POOL_FORM, account)
         page = self._pool_pages.page(wanted, request)
-        await self._spend_on_list(visit, page)
+        self._charge_for_list(account, page)
         return page
 
     async def _list_routers(
@@ -207,13 +209,15 @@ class PoolDiscovery:
     ) -> bytes:
         del context
         visit.read(ROUTERS)
+        account = counted(visit.caller)
+        await self._budget.spend(account, 0.0)
         page = self._router_pages.page(NoFilter(), request)
-        await self._spend_on_list(visit, page)
+        self._charge_for_list(account, page)
         return page
 
-    async def _spend_on_list(self, visit: Visit, page: bytes) -> None:
-        cost = turns.in_one_piece(turns.LISTED_BYTE * len(page))
-        await self._budget.spend(counted(visit.caller), cost)
+    def _charge_for_list(self, account: str, page: bytes) -> None:
+        """The next list is held back for it, before it is made: a mark must not wait."""
+        self._budget.charge(account, turns.in_one_piece(turns.LISTED_BYTE * len(page)))
 
     async def _explain_pool(
         self, request: pb.ExplainPoolRequest, visit: Visit, context: Context

@@ -124,19 +124,24 @@ class DiscoveryHandlers:
         wanted = EVERYTHING
         if call.query or not scope.unlimited:
             wanted = pool_filter(query_parameters(call.query, FILTERS), scope)
+        if self._pools.is_kept(wanted):
+            await self._core.budget.spend(call.account, 0.0)
         if not self._pools.is_kept(wanted):
             await self._core.prepare_list(self._core.pools, wanted, POOL_FORM, call.account)
-        return await _listed(self._pools, wanted, call.request)
+        return await self._listed(self._pools, wanted, call)
 
     async def list_routers(self, call: Call) -> Answer:
         """`GET /routers`."""
         (await call.visit()).read(ROUTERS)
         query_parameters(call.query, ())
-        return await _listed(self._routers, _NO_FILTER, call.request)
+        await self._core.budget.spend(call.account, 0.0)
+        return await self._listed(self._routers, _NO_FILTER, call)
 
-
-async def _listed(lists: ListBodies[Any], wanted: Filter, request: web.BaseRequest) -> Answer:
-    return await lists.body(wanted).answer_to(request.headers)
+    async def _listed(self, lists: ListBodies[Any], wanted: Filter, call: Call) -> Answer:
+        """The list as it is now. The next one is held back for it: a mark must not wait."""
+        answer = await lists.body(wanted).answer_to(call.request.headers)
+        self._core.budget.charge(call.account, answer.cost)
+        return answer._replace(cost=0.0)
 
 
 def _key(segments: Sequence[str]) -> PoolKey:
