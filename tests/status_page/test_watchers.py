@@ -9,6 +9,7 @@ from global_discovery.serving.caller import Network
 from global_discovery.v1 import pool_discovery_pb2 as pb
 from global_discovery.v1.pool_discovery_pb2_grpc import PoolDiscoveryServiceStub
 from support.asking_pages import page_at
+from support.grpc_calls import eventually
 from support.running import a_service, target
 
 
@@ -25,6 +26,9 @@ async def watchers_of(trusted: tuple[Network, ...], **metadata: str) -> str:
         )
         async with asyncio.timeout(20):
             await stream.read()
+        # The page brings the view forward; let it find nothing that the watcher was not sent.
+        service.core.pools.refresh()
+        await eventually(lambda: service.core.pool_watchers.furthest_behind == 0)
         page = await page_at(service.rest.port)
         stream.cancel()
         return page.by_id("watchers").text
